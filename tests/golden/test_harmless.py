@@ -147,6 +147,6 @@ spec: {listeners: [{name: web, port: 8000, protocol: HTTP}]}
     made = world(gateway=gateway, route=route)
     [(reason, message)] = made.problems("HTTPRoute")
     assert reason == "UnsupportedValue"
-    assert message.endswith(f"instructions of it, and {LARGEST_PROGRAM} are allowed")
+    assert message.endswith(f"more than the limit of {LARGEST_PROGRAM}. Simplify it.")
     [port] = made.graph.gateways
     assert "a{999}" not in str(port)

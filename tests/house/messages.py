@@ -24,7 +24,7 @@ PASSED_ON: Final = "\N{BLACK SQUARE}"
 
 _METHODS: Final = {"add": 1, "warn": 1}
 """Methods of `Problems`, called with two arguments: which of them is the message."""
-_OWNERS: Final = re.compile(r"(?:problems|report)$")
+_OWNERS: Final = re.compile(r"(?:problems|report|reports\.of\(.*\))$")
 _LOGS: Final = re.compile(r"log(?:\(\))?$")
 _CLICK: Final = {"BadParameter", "ClickException", "UsageError", "BadArgumentUsage", "BadOptionUsage"}
 _PROGRAMMERS: Final = {"ValueError", "TypeError"}
@@ -187,6 +187,11 @@ class _House:
                 yield PASSED_ON
             case ast.Name(id=name):
                 yield from self._named(name, place, depth)
+            case (
+                ast.Subscript(value=whole, slice=ast.Slice())
+                | ast.Call(func=ast.Attribute(value=whole, attr="removeprefix" | "rstrip"))
+            ):
+                yield from self._texts(whole, place, depth)
             case ast.Subscript(value=table):
                 yield from self._entries(table, place.module, depth)
             case ast.Call(func=ast.Name(id="printable"), args=[only]):

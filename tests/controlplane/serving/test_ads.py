@@ -183,7 +183,7 @@ async def test_a_stop_ends_the_streams_at_once(ads: Server, events: Events, delt
             await ads.stop()
         assert await client.code() is grpc.StatusCode.UNAVAILABLE
     assert isinstance(connection, Connected)
-    assert await events.next() == Disconnected(node="edge", peer=connection.peer, reason="the server stops")
+    assert await events.next() == Disconnected(node="edge", peer=connection.peer, reason="the server is shutting down")
 
 
 @pytest.mark.requirement("X16")

@@ -117,14 +117,14 @@ def envoy(minor: int) -> Node:
 
 
 async def test_a_control_plane_is_ready_while_it_serves_a_configuration(scene: Scene) -> None:
-    assert scene.control.obstacle() == "no configuration is served"
+    assert scene.control.obstacle() == "no configuration is served yet"
     assert scene.value("generations_total", result="ok") == 0
     async with scene.serving():
         assert scene.control.obstacle() == ""
         assert scene.value("generations_total", result="ok") == 1
         # The first configuration is no change.
         assert scene.value("push_seconds_count") == 0
-    assert scene.control.obstacle() == "no configuration is served"
+    assert scene.control.obstacle() == "no configuration is served yet"
 
 
 async def test_clients_count_by_release_and_by_what_they_answer(scene: Scene) -> None:

@@ -26,7 +26,7 @@ async def test_whoever_names_the_folder_finds_its_control_plane(tmp_path: Path) 
         assert await asyncio.to_thread(ask_live, link, "/status") == b"here"
         with pytest.raises(NotLiveError, match="answered 404"):
             await asyncio.to_thread(ask_live, folder, "/other")
-    with pytest.raises(NotLiveError, match="no control plane serves"):
+    with pytest.raises(NotLiveError, match="No control plane serves"):
         await asyncio.to_thread(ask_live, folder, "/status")
 
 

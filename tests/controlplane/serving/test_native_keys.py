@@ -131,7 +131,7 @@ async def test_keys_that_envoy_cannot_use_are_withheld_and_somebody_is_told_why(
                 there.publish(OLD)
             assert kids(keys) == {there.url: ["old"]}
             await changes.aclose()
-    why = "tokens of an issuer are left to the policy server"
+    why = "policy server verifies the tokens of an issuer"
     assert lines == [{"event": why, "log_level": "info", "issuer": there.url, "why": "it has a key without a kid"}]
 
 

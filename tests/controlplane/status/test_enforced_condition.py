@@ -33,7 +33,7 @@ OTHER: Final = Ref("Backend", "default", "other")
 STRICT_OTHER: Final = BACKEND.replace(
     "{name: shop}", "{name: other, annotations: {authplane.dev/body-inspection: Strict}}"
 )
-ALL: Final = "nothing is granted: everything is denied"
+ALL: Final = "The policy grants nothing, so every request is denied."
 
 
 def enforced(
@@ -111,37 +111,38 @@ CASES: Final = {
     ),
     "a policy with a mistake": Case(
         (BACKEND, policy(rule("{type: SPIFFE}"))),
-        condition("Denies", "everything is denied until the policy is accepted"),
+        condition("Denies", "Every request is denied until the policy is accepted. Correct the policy."),
     ),
     "a listener that is not there": Case(
         (GATEWAY, policy(rule(), targets="[{kind: Gateway, name: edge, sectionName: none}]")),
-        condition("Denies", "everything is denied until the policy is accepted"),
+        condition("Denies", "Every request is denied until the policy is accepted. Correct the policy."),
     ),
     "a policy that is tried out": Case(
         (NATIVE, BACKEND, policy(rule(), more="  mode: Shadow")),
-        condition("Shadow", "the policy is evaluated, and not enforced", "False"),
+        condition("Shadow", "The policy is evaluated but not enforced.", "False"),
     ),
     "a policy that is tried out before an open gRPC server": Case(
         (SERVER, policy(rule(SPIFFE, GET), more="  mode: Shadow")),
         condition(
             "Shadow",
-            "the policy is not enforced, nor evaluated: "
-            "where nothing is enforced, gRPC servers and Envoys before 1.38 ask nobody",
+            "The policy is neither enforced nor evaluated: "
+            "gRPC servers and Envoys before 1.38 evaluate no policies in shadow mode.",
             "False",
         ),
     ),
     "a policy that is tried out before a gRPC server with another": Case(
         (SERVER, policy(rule(SPIFFE, GET), name="q"), policy(rule(SPIFFE, GET), more="  mode: Shadow")),
-        condition("Shadow", "the policy is evaluated, and not enforced", "False"),
+        condition("Shadow", "The policy is evaluated but not enforced.", "False"),
     ),
     "a policy that should be tried out, where too many are": Case(
         (BACKEND, *(policy(rule(), name=name, more="  mode: Shadow") for name in "abcdep")),
-        condition("Shadow", "the policy is not enforced", "False"),
+        condition("Shadow", "The policy is not enforced.", "False"),
     ),
-    "no target": Case((policy(rule()),), condition("TargetNotFound", "there is nothing to protect", "False")),
+    "no target": Case((policy(rule()),), condition("TargetNotFound", "The target does not exist. "
+                                                                     "Add it, or correct targetRefs.", "False")),
     "a configuration that cannot be used": Case(
         (settings("{placement: Never}"), BACKEND, policy(rule())),
-        condition("Denies", "nothing is allowed: the AuthplaneConfiguration is invalid"),
+        condition("Denies", "Every request is denied: the AuthplaneConfiguration is invalid. Correct it."),
     ),
 }  # fmt: skip
 
@@ -168,7 +169,7 @@ def test_a_gateways_policy_may_be_enforced_by_envoy_on_some_ways_and_not_on_othe
     }
     entries = "rule rule-0, entries 0:InlineTools, base_protocol"
     assert enforced(*documents, reached=reached) == condition(
-        "Mixed", f"{entries}: in Envoy on 2 of 3 ways, else by the policy server, it {STRICT}"
+        "Mixed", f"{entries}: in Envoy on 2 of 3 routes, otherwise by the policy server, it {STRICT}"
     )
     assert enforced(*documents, reached=reached, target=1) == condition("Native", f"{entries}: in Envoy")
 
@@ -202,14 +203,14 @@ def test_what_is_said_of_one_rule_has_its_limit_too(length: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("envoy", "status"), [(None, "nor"), (Release(1, 37), "nor"), (Release(1, 38), "and")], ids=str
+    ("envoy", "status"), [(None, "neither"), (Release(1, 37), "neither"), (Release(1, 38), "and")], ids=str
 )
 def test_an_envoy_that_would_heed_a_policy_in_shadow_is_not_told_of_it(envoy: Release | None, status: str) -> None:
     found = enforced(OPEN, BACKEND, policy(rule(), more="  mode: Shadow"), envoy=envoy)
     words = {
-        "nor": "the policy is not enforced, nor evaluated: "
-        "where nothing is enforced, gRPC servers and Envoys before 1.38 ask nobody",
-        "and": "the policy is evaluated, and not enforced",
+        "neither": "The policy is neither enforced nor evaluated: "
+        "gRPC servers and Envoys before 1.38 evaluate no policies in shadow mode.",
+        "and": "The policy is evaluated but not enforced.",
     }
     assert found == condition("Shadow", words[status], "False")
     closed = enforced(BACKEND, policy(rule(), more="  mode: Shadow"), envoy=envoy)

@@ -61,8 +61,14 @@ class Merged:
     """Targets whose entry would have been one too many: there the policy cannot be implemented, and denies."""
 
 
+_IN_SHADOW: Final = "The policy is in shadow mode and denies nothing. Correct the policy."
+_DENIES: Final = "The target denies every request until the policy is accepted. Correct the policy."
+
 NOT_SERVED: Final = Condition(
-    type="Programmed", status="Unknown", reason="NotServed", message="no control plane serves this at the moment"
+    type="Programmed",
+    status="Unknown",
+    reason="NotServed",
+    message="No control plane serves this folder. Start authplane control.",
 )
 
 
@@ -152,8 +158,8 @@ def _conditions(
 def _effect(at: Standing, standing: PolicyStanding) -> str:
     """Say what a policy does that is not accepted."""
     if at.reason == "TargetNotFound":
-        return "there is nothing to protect"
-    return "in shadow it denies nothing" if standing.shadow else "the target denies everything"
+        return "The target does not exist. Add it, or correct targetRefs."
+    return _IN_SHADOW if standing.shadow else _DENIES
 
 
 def _resolved(at: Standing, standing: PolicyStanding, without_keys: Mapping[str, str]) -> Condition:
@@ -164,50 +170,55 @@ def _resolved(at: Standing, standing: PolicyStanding, without_keys: Mapping[str,
         return _condition("ResolvedRefs", False, first.reason, "; ".join(str(each) for each in standing.unresolved))
     missing = [f"{issuer}: {without_keys[issuer]}" for issuer in standing.issuers if issuer in without_keys]
     if missing:
-        message = f"The control plane has no keys of {'; '.join(missing)}. It tries again by itself."
+        message = (
+            f"The control plane has no keys of {'; '.join(missing)}. It retries by itself. "
+            "Check that it can connect to the issuer."
+        )
         return _condition("ResolvedRefs", False, "IssuerUnreachable", message)
-    return _condition("ResolvedRefs", True, "ResolvedRefs", "everything that the policy refers to is there")
+    return _condition("ResolvedRefs", True, "ResolvedRefs", "All references of the policy are resolved.")
 
 
 def _protected(attachment: Attachment, *, exposed: bool, allow: bool) -> Condition:
     unusable = [policy for policy in attachment.policies if isinstance(policy, Unusable)]
     if unusable:
         full = any(policy.reason == STATUS_FULL for policy in unusable)
-        names = "; ".join(f"{policy.ref}: {policy.message}" for policy in unusable)
+        names = " ".join(f"{policy.ref}: {policy.message}" for policy in unusable)
         reason = "PolicyStatusFull" if full else "PolicyNotAccepted"
-        return _condition("Protected", True, reason, f"everything is denied: {names}")
+        return _condition("Protected", True, reason, f"Every request is denied. {names}")
     if attachment.policies:
         names = ", ".join(str(policy.ref) for policy in attachment.policies)
-        return _condition("Protected", True, "Protected", f"protected by {names}")
+        return _condition("Protected", True, "Protected", f"Protected by {names}.")
     if not exposed:
-        return _condition("Protected", True, "ProtectedByGateway", "protected by the policies of its Gateways")
-    rest = f"requests that no policy of a Gateway judges are {'allowed' if allow else 'denied'}"
+        return _condition("Protected", True, "ProtectedByGateway", "Protected by the policies of its Gateways.")
+    rest = f"Requests that no policy of a Gateway covers are {'allowed' if allow else 'denied'}."
     if allow and attachment.shadows:
         names = ", ".join(str(policy.ref) for policy in attachment.shadows)
-        return _condition("Protected", False, "Shadow", f"{names} only in shadow: {rest}")
+        return _condition(
+            "Protected", False, "Shadow", f"{names}: in shadow mode only. {rest} Set the mode to Enforce."
+        )
     if allow:
-        return _condition("Protected", False, "NoPolicy", f"no policy protects it: {rest}")
-    return _condition("Protected", False, "DeniedByDefault", f"no policy protects it: {rest}")
+        return _condition("Protected", False, "NoPolicy", f"No policy protects it. {rest} Add an AccessPolicy.")
+    return _condition("Protected", False, "DeniedByDefault", f"No policy protects it. {rest} Add an AccessPolicy.")
 
 
 def _resolved_backend(backend: Backend | XBackend, resources: Resources) -> Condition:
     mcp, namespace = backend.spec.mcp, backend.metadata.namespace
     if mcp is None:
-        return _condition("ResolvedRefs", True, "ResolvedRefs", "a gRPC server refers to nothing")
+        return _condition("ResolvedRefs", True, "ResolvedRefs", "A gRPC server has no references.")
     place = mcp_place(mcp)
     if isinstance(place, McpUrl):
-        return _condition("ResolvedRefs", True, "ResolvedRefs", f"{place.text} is one address")
+        return _condition("ResolvedRefs", True, "ResolvedRefs", f"{place.text} needs no Service.")
     if isinstance(place, McpHost):
-        return _condition("ResolvedRefs", True, "ResolvedRefs", f"{place.hostname}:{place.port} is outside")
+        return _condition("ResolvedRefs", True, "ResolvedRefs", f"{place.hostname}:{place.port} is an external host.")
     ref = Ref("Service", namespace, place.name)
     service = resources.services.get(ref.object_name)
     if service is None:
-        why = "cannot be read" if ref in resources.broken else "not found"
+        why = "cannot be read. Correct it." if ref in resources.broken else "not found. Add it."
         return _condition("ResolvedRefs", False, "BackendNotFound", f'Service "{ref.object_name}" {why}')
     if not any(port.port == place.port and port.protocol == "TCP" for port in service.spec.ports):
-        message = f'Service "{ref.object_name}" has no TCP port {place.port}'
+        message = f'Service "{ref.object_name}" has no TCP port {place.port}. Add it, or correct the port.'
         return _condition("ResolvedRefs", False, "BackendNotFound", message)
-    return _condition("ResolvedRefs", True, "ResolvedRefs", f'Service "{ref.object_name}" has port {place.port}')
+    return _condition("ResolvedRefs", True, "ResolvedRefs", f'Service "{ref.object_name}" has port {place.port}.')
 
 
 def _condition(kind: str, holds: bool, reason: str, message: str) -> Condition:

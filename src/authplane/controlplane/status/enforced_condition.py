@@ -16,7 +16,7 @@ LONGEST_MESSAGE: Final = 1024
 _ROOM: Final = 48
 """What is kept free for saying that there is more."""
 
-_UNASKED: Final = "where nothing is enforced, gRPC servers and Envoys before 1.38 ask nobody"
+_UNASKED: Final = "gRPC servers and Envoys before 1.38 evaluate no policies in shadow mode"
 
 _Entry: TypeAlias = tuple[str, str]
 
@@ -26,7 +26,7 @@ def enforced_condition(standing: PolicyStanding, at: Standing, policies: Policie
     if standing.shadow:
         return _condition("Enforced", False, "Shadow", _shadowed(at, passages))
     if policies.closed:
-        return _condition("Enforced", True, "Denies", f"nothing is allowed: {policies.closed}")
+        return _condition("Enforced", True, "Denies", f"Every request is denied: {policies.closed}. Correct it.")
     if not at.accepted:
         return _refused(standing.ref, at, policies)
     found = [
@@ -43,11 +43,11 @@ def enforced_condition(standing: PolicyStanding, at: Standing, policies: Policie
 
 def _shadowed(at: Standing, passages: TargetRoutes) -> str:
     if not at.accepted:
-        return "the policy is not enforced"
+        return "The policy is not enforced."
     found = passages.past(at.aim)
     if found and not any(map(passages.evaluates_shadows, found)):
-        return f"the policy is not enforced, nor evaluated: {_UNASKED}"
-    return "the policy is evaluated, and not enforced"
+        return f"The policy is neither enforced nor evaluated: {_UNASKED}."
+    return "The policy is evaluated but not enforced."
 
 
 def _refused(ref: Ref, at: Standing, policies: Policies) -> Condition:
@@ -56,8 +56,10 @@ def _refused(ref: Ref, at: Standing, policies: Policies) -> Condition:
         each for attachment in attachments if attachment is not None for each in attachment.policies if each.ref == ref
     )
     if any(isinstance(each, Unusable) for each in denying):
-        return _condition("Enforced", True, "Denies", "everything is denied until the policy is accepted")
-    return _condition("Enforced", False, "TargetNotFound", "there is nothing to protect")
+        return _condition(
+            "Enforced", True, "Denies", "Every request is denied until the policy is accepted. Correct the policy."
+        )
+    return _condition("Enforced", False, "TargetNotFound", "The target does not exist. Add it, or correct targetRefs.")
 
 
 def _placed(found: Sequence[PlacedPolicy], where: str, *, by_server: bool) -> Condition:
@@ -66,7 +68,7 @@ def _placed(found: Sequence[PlacedPolicy], where: str, *, by_server: bool) -> Co
         for entry in placed.entries:
             places.setdefault((entry.rule, entry.entry), []).append(entry.place)
     asked = [isinstance(place, CallOut) for each in places.values() for place in each]
-    message = bounded(_sentences(places, where)) or "nothing is granted: everything is denied"
+    message = bounded(_sentences(places, where)) or "The policy grants nothing, so every request is denied."
     if all(asked) and (asked or by_server):
         return _condition("Enforced", True, "CallOut", message)
     if any(asked):
@@ -93,7 +95,7 @@ def _words(places: Sequence[Place], where: str) -> str:
         return where
     if not native:
         return f"by the policy server, {why}"
-    return f"{where} on {native} of {len(places)} ways, else by the policy server, {why}"
+    return f"{where} on {native} of {len(places)} routes, otherwise by the policy server, {why}"
 
 
 def bounded(parts: Iterable[str]) -> str:

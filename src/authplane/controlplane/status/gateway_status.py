@@ -99,7 +99,7 @@ class _Build:
             type="Accepted",
             status="True" if served else "False",
             reason="ListenersNotValid" if wrong else "Accepted",
-            message=f"not valid: {wrong}" if wrong else "all listeners are valid",
+            message=f"Not valid: {wrong}. Correct these listeners." if wrong else "All listeners are valid.",
         )
         names = frozenset(each for listener in served for each in self._listener_names(listener))
         return Status(
@@ -202,8 +202,10 @@ class _Build:
 
     def _protected(self, ref: Ref) -> Condition:
         if self.gateways.protection.backend(ref.object_name) is not None:
-            return Condition(type="Protected", status="True", reason="PolicyAttached", message="a policy protects it")
-        return Condition(type="Protected", status="False", reason="NoPolicy", message="no policy protects it")
+            return Condition(type="Protected", status="True", reason="PolicyAttached", message="A policy protects it.")
+        return Condition(
+            type="Protected", status="False", reason="NoPolicy", message="No policy protects it. Add an AccessPolicy."
+        )
 
     def _clusters(self) -> frozenset[str]:
         return self.gateways.services | {each.name for each in self.gateways.clusters}
@@ -226,7 +228,7 @@ class _Build:
             type="Programmed",
             status="False",
             reason=otherwise,
-            message="not part of the configuration that proxies get",
+            message="Not part of the configuration that proxies receive. Correct the errors.",
         )
 
     def _outdated(self, ref: Ref) -> tuple[Condition, ...]:

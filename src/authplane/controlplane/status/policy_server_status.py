@@ -30,11 +30,12 @@ class Tried:
     address: str
     trial: Trial
     why: str = ""
+    remedy: str = ""
 
 
 def policy_server_condition(tried: Sequence[Tried]) -> Condition:
     """Say whether the policy server accepts connections at all of its addresses."""
-    message = "; ".join(f"{each.address}: {each.why or 'accepts connections'}" for each in tried)
+    message = " ".join(map(_words, tried))
     trials = {each.trial for each in tried}
     if Trial.HANDSHAKE in trials:
         return Condition(type=_TYPE, status="False", reason="HandshakeFailed", message=message)
@@ -43,6 +44,12 @@ def policy_server_condition(tried: Sequence[Tried]) -> Condition:
     if Trial.NOT_TRIED in trials:
         return Condition(type=_TYPE, status="Unknown", reason="NotTried", message=message)
     return Condition(type=_TYPE, status="True", reason="AcceptsConnections", message=message)
+
+
+def _words(tried: Tried) -> str:
+    if not tried.why:
+        return f"{tried.address} accepts connections."
+    return f"{tried.address}: {tried.why}. {tried.remedy}".rstrip()
 
 
 def with_policy_server(statuses: Iterable[Status], ref: Ref, tried: Sequence[Tried]) -> tuple[Status, ...]:

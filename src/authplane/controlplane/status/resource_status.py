@@ -186,7 +186,10 @@ def _sub(problem: Problem) -> SubCondition:
 def _ready(cluster: ExtensionCluster | None) -> Condition:
     if cluster is None:
         return Condition(
-            type="Ready", status="False", reason="NotValid", message="an invalid ExtensionService has no cluster"
+            type="Ready",
+            status="False",
+            reason="NotValid",
+            message="An invalid ExtensionService has no cluster. Correct its errors.",
         )
     count = cluster.ready_endpoints
     message = f'{count} ready endpoint{"" if count == 1 else "s"}; Envoy cluster "{cluster.name}"'
@@ -203,16 +206,22 @@ def programmed_condition(names: frozenset[XdsName], programming: Programming) ->
     """Say whether proxies accepted what a resource became."""
     match programming:
         case NotServed():
-            return _programmed_as("Unknown", "NotServed", "no control plane serves this folder at the moment")
+            return _programmed_as(
+                "Unknown", "NotServed", "No control plane serves this folder. Start authplane control."
+            )
         case NoProxy():
-            return _programmed_as("Unknown", "NoProxyConnected", "no proxy has asked for the configuration")
+            return _programmed_as(
+                "Unknown",
+                "NoProxyConnected",
+                "No proxy is connected. Start Envoy with the bootstrap of this control plane.",
+            )
         case Answered(pending=pending, refused=refused):
             refusals = sorted({refused[name] for name in names & refused.keys()})
             if refusals:
                 return _programmed_as("False", "Rejected", "; ".join(refusals)[:_LONGEST_MESSAGE])
             if names & pending:
-                return _programmed_as("Unknown", "Pending", "a proxy has not answered yet")
-            return _programmed_as("True", "Programmed", "accepted by every connected proxy")
+                return _programmed_as("Unknown", "Pending", "A proxy has not answered yet. Wait for its answer.")
+            return _programmed_as("True", "Programmed", "Every connected proxy accepted it.")
         case _:
             assert_never(programming)
 
@@ -225,18 +234,22 @@ def server_condition(name: XdsName, programming: Programming) -> Condition:
     if name in servers.refused:
         return _programmed_as("False", "Rejected", servers.refused[name][:_LONGEST_MESSAGE])
     if name not in servers.asked:
-        return _programmed_as("Unknown", "NoServerConnected", f"no gRPC server asks for the Listener {name[1]}")
+        return _programmed_as(
+            "Unknown", "NoServerConnected", f"No gRPC server requests the Listener {name[1]}. Start the server."
+        )
     if name in servers.pending:
-        return _programmed_as("Unknown", "Pending", "a gRPC server has not answered yet")
-    return _programmed_as("True", "Programmed", "accepted by every gRPC server that asks for it")
+        return _programmed_as("Unknown", "Pending", "A gRPC server has not answered yet. Wait for its answer.")
+    return _programmed_as("True", "Programmed", "Every gRPC server that requests it accepted it.")
 
 
 def _not_sent(valid: Condition) -> Condition:
     if valid.status == "Unknown":
-        return _programmed_as("False", "OtherIngressClass", "left to another controller")
+        return _programmed_as("False", "OtherIngressClass", "Another controller serves it.")
     if valid.status == "True":
-        return _programmed_as("False", "RootNotServed", "no root HTTPProxy that includes it is served")
-    return _programmed_as("False", "NotValid", "not part of the configuration that proxies get")
+        return _programmed_as("False", "RootNotServed", "No served root HTTPProxy includes it. Correct the root.")
+    return _programmed_as(
+        "False", "NotValid", "Not part of the configuration that proxies receive. Correct the errors."
+    )
 
 
 def _programmed_as(status: str, reason: str, message: str) -> Condition:
@@ -249,5 +262,5 @@ def outdated_condition() -> Condition:
         type="UpToDate",
         status="False",
         reason="LastGoodVersionInForce",
-        message="what the file says now cannot be used; the last good version stays in force",
+        message="The file cannot be used as it is, and the last good version stays in force. Correct the file.",
     )

@@ -32,7 +32,9 @@ def tls_policy_statuses(loaded: Loaded, compiled: Compiled) -> Iterator[Status]:
         yield Status(ref=ref, api_version=_VERSION, generation=1, conditions=(), ancestors=ancestors)
 
 
-_UNREADABLE: Final = Condition(type="Accepted", status="False", reason="Invalid", message="the policy cannot be read")
+_UNREADABLE: Final = Condition(
+    type="Accepted", status="False", reason="Invalid", message="The policy cannot be read. Correct its document."
+)
 
 
 def _ancestor(target: TlsStanding, standing: TlsPolicyStanding) -> AncestorStatus:
@@ -47,7 +49,7 @@ def _ancestor(target: TlsStanding, standing: TlsPolicyStanding) -> AncestorStatu
         type="ResolvedRefs",
         status=str(not unresolved),
         reason=unresolved[0].reason if unresolved else "ResolvedRefs",
-        message="; ".join(map(str, unresolved)) or "everything that the policy refers to is there",
+        message="; ".join(map(str, unresolved)) or "All references of the policy are resolved.",
     )
     return AncestorStatus(ref=_reference(target.service, target.section), conditions=(accepted, resolved))
 

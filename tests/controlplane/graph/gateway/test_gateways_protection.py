@@ -175,5 +175,5 @@ def test_global_authorization_is_not_for_gateways_over_http_or_https_and_says_so
     assert {type(port).__name__ for port in world.graph.gateways} == {"PlainPort", "SecurePort"}
     assert set(authorizations_on(world.graph.gateways)) == {Unprotected()}
     assert world.warnings("ContourConfiguration") == [
-        ("IgnoredField", "this holds for HTTPProxies alone; what is behind Gateways needs AccessPolicies")
+        ("IgnoredField", "Global authorization applies only to HTTPProxies. Use AccessPolicies for Backends.")
     ]

@@ -157,12 +157,12 @@ def test_tls_is_by_the_providers_of_the_bootstrap() -> None:
 
 REMOTE = "address: 'policy.example:9443', caFile: /ca.pem"
 UNASKABLE = {
-    "TLS without a provider": ("{port: 1}", f"{{{REMOTE}}}", "say which certificate provider has its CA"),
-    "a provider without TLS": ("{port: 1, policyServerCaProvider: c}", "{}", "is reached without TLS"),
+    "TLS without a provider": ("{port: 1}", f"{{{REMOTE}}}", "Set this field to the certificate provider of its CA."),
+    "a provider without TLS": ("{port: 1, policyServerCaProvider: c}", "{}", "has no TLS"),
     "another name than that of the address": (
         "{port: 1, policyServerCaProvider: c}",
         f"{{{REMOTE}, serverName: other.example}}",
-        "cannot ask for the certificate of 'other.example'",
+        "verifies the host of the address, not 'other.example'",
     ),
     "no certificate for a server that wants one": (
         "{port: 1, policyServerCaProvider: c}",
@@ -172,7 +172,7 @@ UNASKABLE = {
     "TLS over a socket": (
         "{port: 1, policyServerCaProvider: c}",
         "{address: 'unix:/s', caFile: /ca.pem, serverName: s}",
-        "cannot ask for the certificate of 's'",
+        "verifies the host of the address, not 's'",
     ),
 }
 
@@ -220,7 +220,11 @@ spec:
 """
     world = World([backend(), gateway, ECHO])
     assert world.problems("HTTPRoute") == [
-        ("BackendNotFound", 'Backend "default/cart" is a gRPC server, which no Gateway leads to')
+        (
+            "BackendNotFound",
+            'Backend "default/cart" is a gRPC server, and a Gateway serves only MCP servers. Use a '
+            "Backend of type MCP.",
+        )
     ]
 
 

@@ -41,12 +41,12 @@ def require_refused(made: World, message: str) -> None:
 
 
 HOSTNAMES = {
-    "'*.*.x'": "'*.*.x' must be a DNS name such as 'a.example' or '*.example'",
-    "'#x'": "'#x' must be a DNS name such as 'a.example' or '*.example'",
-    "1.2.3.4": "'1.2.3.4' must be a name, not an address",
-    "'*'": "'*' must be a DNS name such as 'a.example' or '*.example'",
-    "a.*.x": "'a.*.x' must be a DNS name such as 'a.example' or '*.example'",
-    "a.example, 'b c'": "'b c' must be a DNS name such as 'a.example' or '*.example'",
+    "'*.*.x'": "'*.*.x' is not a DNS name. Use one such as 'a.example' or '*.example'.",
+    "'#x'": "'#x' is not a DNS name. Use one such as 'a.example' or '*.example'.",
+    "1.2.3.4": "'1.2.3.4' is an IP address. Use a DNS name.",
+    "'*'": "'*' is not a DNS name. Use one such as 'a.example' or '*.example'.",
+    "a.*.x": "'a.*.x' is not a DNS name. Use one such as 'a.example' or '*.example'.",
+    "a.example, 'b c'": "'b c' is not a DNS name. Use one such as 'a.example' or '*.example'.",
 }
 
 
@@ -71,11 +71,11 @@ FILTERS = {
 def test_a_route_with_a_filter_that_is_not_supported_is_not_accepted(kind: str, field: str) -> None:
     rule = f"filters: [{{type: {kind}, {field}}}], backendRefs"
     made = World([ECHO, GATEWAY, GOOD, GOOD.replace("name: good}", "name: bad}").replace("backendRefs", rule)])
-    message = f"{kind} is not supported here, so the route is not served; remove it, or use URLRewrite alone"
+    message = f"{kind} is not supported, so the route is not served. Remove it, or use only URLRewrite."
     require_refused(made, message)
 
 
 def test_a_route_with_filters_of_a_backend_is_not_accepted() -> None:
     filtered = "port: 80, filters: [{type: RequestHeaderModifier, requestHeaderModifier: {remove: [a]}}]"
     made = World([ECHO, GATEWAY, GOOD, GOOD.replace("name: good}", "name: bad}").replace("port: 80", filtered)])
-    require_refused(made, "filters of a backend are not supported here; remove them")
+    require_refused(made, "Filters of a backend are not supported. Remove them.")

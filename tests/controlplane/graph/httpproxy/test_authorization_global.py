@@ -24,7 +24,7 @@ SECURE: Final = PROXY.replace(BLOCK, "")
 PLAIN: Final = (
     SECURE.replace("    tls: {secretName: tls}\n", "").replace("web.example", "plain.example").replace("web", "plain")
 )
-UNAVAILABLE: Final = "global authorization holds here and cannot be enforced; the configuration's status says why"
+UNAVAILABLE: Final = "Global authorization applies here and cannot be enforced. See the status of the configuration."
 
 
 def ours(block: str) -> str:
@@ -119,7 +119,10 @@ def test_two_configurations_that_mean_different_services_withdraw_everything() -
         service=AUTH.replace(*here),
     )
     assert checked(made) == {}
-    told = ("FieldConflict", "this has to be given: another configuration names the same in another namespace")
+    told = (
+        "FieldConflict",
+        "Two configurations name this service and mean different namespaces. Set namespace in both.",
+    )
     assert (made.problems("AuthplaneConfiguration"), made.problems("ContourConfiguration")) == ([told], [told])
 
 
@@ -132,7 +135,7 @@ MISTAKES: Final = {
     "no name": (
         "{failOpen: true}",
         "AuthMissingExtensionRef",
-        "Spec.GlobalExtAuth names no authorization service, so nothing would be enforced",
+        "Spec.GlobalExtAuth names no authorization service. Set extensionRef.",
     ),
     "not a duration": (
         "{extensionRef: {name: auth, namespace: default}, responseTimeout: soon}",
@@ -199,7 +202,10 @@ def test_what_counts_only_for_a_service_of_its_own_is_named() -> None:
     )
     made = world(ours("{extensionRef: {name: auth}}"), proxy=SECURE.replace("  routes:\n", block))
     assert made.warnings("HTTPProxy", "web") == [
-        ("IgnoredField", f"without an extensionRef global authorization holds, and {field} has no effect")
+        (
+            "IgnoredField",
+            f"Global authorization applies here, so {field} has no effect. Remove it, or set extensionRef.",
+        )
         for field in ("failOpen", "responseTimeout", "serviceType", "withRequestBody")
     ]
     found = checked(made)["https web.example"]

@@ -47,8 +47,8 @@ spec:
 """
 NOT_PERMITTED: Final = (
     "RefNotPermitted",
-    'Spec.Virtualhost.Authorization.ServiceRef extension service "infra/auth" is in another namespace, and no '
-    'ReferenceGrant there lets HTTPProxies of "default" refer to it',
+    'Spec.Virtualhost.Authorization.ServiceRef extension service "infra/auth" is in another '
+    'namespace, and no ReferenceGrant there lets HTTPProxies of "default" refer to it. Add one.',
 )
 GRANTS: Final = {
     "no grant": ("", False),
@@ -123,25 +123,26 @@ LIMITS: Final = {
         "{allowFailOpen: false}",
         "      failOpen: true\n",
         "AuthFailOpenNotPermitted",
-        "requests may not go through without an answer: the AuthplaneConfiguration does not allow it",
+        "failOpen is not permitted. Remove it, or ask the operator to change the AuthplaneConfiguration.",
     ),
     "disabling": Limit(
         "{disabling: Nobody}",
         "      authPolicy: {disabled: true}\n",
         "AuthDisablingNotPermitted",
-        "authorization may not be disabled here: the AuthplaneConfiguration does not allow it",
+        "Disabling authorization is not permitted. Remove disabled, or ask the operator to change the "
+        "AuthplaneConfiguration.",
     ),
     "a long check": Limit(
         "{maxResponseTimeout: 2s}",
         "      responseTimeout: 2001ms\n",
         "AuthResponseTimeoutNotPermitted",
-        "a check may not take longer than 2 s: the AuthplaneConfiguration does not allow it",
+        "A check may take at most 2 s. Lower the timeout, or ask the operator to change the AuthplaneConfiguration.",
     ),
     "a check without end": Limit(
         "{maxResponseTimeout: 2s}",
         "      responseTimeout: infinity\n",
         "AuthResponseTimeoutNotPermitted",
-        "a check may not take longer than 2 s: the AuthplaneConfiguration does not allow it",
+        "A check may take at most 2 s. Lower the timeout, or ask the operator to change the AuthplaneConfiguration.",
     ),
 }
 
@@ -245,7 +246,8 @@ SHADOW: Final = PROXY.replace(
 )
 WARNING: Final = (
     "AuthShadow",
-    "nothing is enforced: the authorization service is asked, its answers are counted, and every request goes through",
+    "Authorization is not enforced: Envoy sends checks, counts the decisions and allows every "
+    "request. Ignore this if intended.",
 )
 
 
@@ -274,7 +276,8 @@ def test_shadow_mode_is_refused_where_authorization_must_be_enforced(contour: st
     assert made.problems("HTTPProxy") == [
         (
             "AuthShadowNotPermitted",
-            "authorization must be enforced, not only tried: the AuthplaneConfiguration does not allow it",
+            "Shadow mode is not permitted. Remove the annotation, or ask the operator to change the "
+            "AuthplaneConfiguration.",
         )
     ]
     assert (made.secure(), made.plain()) == (None, None)
@@ -283,7 +286,7 @@ def test_shadow_mode_is_refused_where_authorization_must_be_enforced(contour: st
 def test_a_mode_that_nobody_knows_is_an_error() -> None:
     made = world("{}", proxy=SHADOW.replace("Shadow", "shadow"))
     assert made.problems("HTTPProxy") == [
-        ("AuthModeNotValid", 'annotation authplane.dev/authorization-mode must be "Enforce" or "Shadow", not "shadow"')
+        ("AuthModeNotValid", 'Annotation authplane.dev/authorization-mode is "shadow". Supported: Enforce, Shadow.')
     ]
     assert made.secure() is None
     assert world("{}", proxy=SHADOW.replace("Shadow", "Enforce")).problems("HTTPProxy") == []
@@ -294,7 +297,8 @@ def test_shadow_mode_without_authorization_has_no_effect_and_says_so() -> None:
     assert made.warnings("HTTPProxy") == [
         (
             "IgnoredField",
-            "annotation authplane.dev/authorization-mode has no effect: the virtual host has no authorization",
+            "Annotation authplane.dev/authorization-mode has no effect: the virtual host has no "
+            "authorization. Remove it.",
         )
     ]
 
@@ -303,7 +307,10 @@ def test_the_mode_of_an_included_proxy_has_no_effect_and_says_so() -> None:
     annotated = PART.replace("{name: part,", "{name: part, annotations: {authplane.dev/authorization-mode: Shadow},")
     made = world("{}", proxy=ROOT, part=annotated.replace("    authPolicy: {disabled: true}\n", ""))
     assert made.warnings("HTTPProxy") == [
-        ("IgnoredField", "annotation authplane.dev/authorization-mode counts on a root HTTPProxy only")
+        (
+            "IgnoredField",
+            "Annotation authplane.dev/authorization-mode has an effect only on a root HTTPProxy. Remove it.",
+        )
     ]
     secure = made.secure()
     assert secure is not None

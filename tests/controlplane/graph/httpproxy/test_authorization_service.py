@@ -105,18 +105,20 @@ BAD: Final = {
         "httpSettings can only be set when serviceType is 'http'",
     ),
     "a prefix that is no path": Bad(
-        HTTP + "{pathPrefix: verify}\n", "AuthBadHTTPSettings", f"{RULES}.PathPrefix must be a path such as '/verify'"
+        HTTP + "{pathPrefix: verify}\n",
+        "AuthBadHTTPSettings",
+        f"{RULES}.PathPrefix is not a path. Use one such as '/verify'.",
     ),
     "a prefix with a query": Bad(
         HTTP + "{pathPrefix: '/verify?x='}\n",
         "AuthBadHTTPSettings",
-        f"{RULES}.PathPrefix must be a path such as '/verify'",
+        f"{RULES}.PathPrefix is not a path. Use one such as '/verify'.",
     ),
     "gRPC to a service that speaks HTTP/1.1": Bad(
         "",
         "AuthProtocolMismatch",
-        'Spec.Virtualhost.Authorization.ServiceRef extension service "default/auth" speaks "http/1.1", and a check '
-        "over grpc needs h2 or h2c; change its protocol or set serviceType to http",
+        'Spec.Virtualhost.Authorization.ServiceRef extension service "default/auth" speaks '
+        '"http/1.1", and a check over gRPC needs h2 or h2c. Change its protocol, or set serviceType to http.',
         HTTP1,
     ),
 }

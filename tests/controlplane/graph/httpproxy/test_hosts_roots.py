@@ -40,7 +40,10 @@ spec: {{httpproxy: {{rootNamespaces: [{", ".join(namespaces)}]}}}}
 def test_a_root_outside_the_namespaces_of_roots_is_withdrawn() -> None:
     made = world(settings=roots_in("roots"))
     assert made.problems("HTTPProxy") == [
-        ("RootProxyNotAllowedInNamespace", "root HTTPProxy cannot be defined in this namespace")
+        (
+            "RootProxyNotAllowedInNamespace",
+            "root HTTPProxy cannot be defined in this namespace. Move it to a root namespace.",
+        )
     ]
     [error] = made.status("HTTPProxy", "web").conditions[0].errors
     assert error.type == "RootNamespaceError"
@@ -55,7 +58,10 @@ def test_who_may_not_be_a_root_cannot_keep_a_name_from_others() -> None:
     intruder = PROXY.replace("{name: web}", "{name: web, namespace: tenant}")
     made = world(intruder=intruder, settings=roots_in("default"))
     assert made.problems("HTTPProxy") == [
-        ("RootProxyNotAllowedInNamespace", "root HTTPProxy cannot be defined in this namespace")
+        (
+            "RootProxyNotAllowedInNamespace",
+            "root HTTPProxy cannot be defined in this namespace. Move it to a root namespace.",
+        )
     ]
     secure = made.secure()
     assert secure is not None
@@ -114,7 +120,7 @@ def test_neither_a_host_nor_routes_is_orphaned() -> None:
 def test_a_root_with_nothing_is_withdrawn() -> None:
     made = world(proxy=PROXY.split("  routes:", maxsplit=1)[0])
     assert made.problems("HTTPProxy") == [
-        ("NothingDefined", "HTTPProxy.Spec must have at least one Route, Include, or a TCPProxy")
+        ("NothingDefined", "HTTPProxy.Spec must have at least one Route, Include, or a TCPProxy. Add a route.")
     ]
     assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 

@@ -87,8 +87,8 @@ def test_a_version_that_is_none_is_the_default_with_a_warning() -> None:
     made = world(proxy=with_tls("minimumProtocolVersion: '1.1', maximumProtocolVersion: TLSv1.2"))
     assert made.problems("HTTPProxy") == []
     assert made.warnings("HTTPProxy") == [
-        ("IgnoredField", '"1.1" is neither 1.2 nor 1.3, so 1.2 is used; correct it'),
-        ("IgnoredField", '"TLSv1.2" is neither 1.2 nor 1.3, so 1.3 is used; correct it'),
+        ("IgnoredField", '"1.1" is neither 1.2 nor 1.3, so 1.2 is used. Correct it.'),
+        ("IgnoredField", '"TLSv1.2" is neither 1.2 nor 1.3, so 1.3 is used. Correct it.'),
     ]
 
 
@@ -122,8 +122,8 @@ def test_a_host_that_contradicts_the_installation_is_withdrawn() -> None:
         proxy=with_tls("maximumProtocolVersion: '1.2'"), settings=EVERYWHERE.format("minimumProtocolVersion: '1.3'")
     )
     message = (
-        "Spec.Virtualhost.TLS with the installation's envoy.listener.tls, the minimum protocol version is greater than "
-        "the maximum protocol version"
+        "Spec.Virtualhost.TLS with the installation's envoy.listener.tls, the minimum protocol "
+        "version is greater than the maximum protocol version. Change one of them."
     )
     assert made.problems("HTTPProxy") == [("TLSConfigNotValid", message)]
     assert made.secure() is None
@@ -164,7 +164,8 @@ def test_a_minimum_above_the_maximum_withdraws_the_host() -> None:
     assert made.problems("HTTPProxy") == [
         (
             "TLSConfigNotValid",
-            "Spec.Virtualhost.TLS the minimum protocol version is greater than the maximum protocol version",
+            "Spec.Virtualhost.TLS the minimum protocol version is greater than the maximum protocol "
+            "version. Change one of them.",
         )
     ]
     assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
@@ -185,30 +186,42 @@ def test_a_delegated_certificate_of_another_namespace_is_used() -> None:
 BAD_TLS = {
     "neither": (
         "tls: {}",
-        [("TLSConfigNotValid", "Spec.VirtualHost.TLS: neither Passthrough nor SecretName were specified")],
+        [
+            (
+                "TLSConfigNotValid",
+                "Spec.VirtualHost.TLS: neither Passthrough nor SecretName were specified. Set secretName.",
+            )
+        ],
     ),
     "passthrough": (
         "tls: {passthrough: true}",
-        [("TLSConfigNotValid", "Spec.VirtualHost.TLS passthrough is not supported")],
+        [("TLSConfigNotValid", "Spec.VirtualHost.TLS passthrough is not supported. Set secretName instead.")],
     ),
     "everything at once": (
         "tls: {passthrough: true, secretName: tls, enableFallbackCertificate: true, clientValidation: {caSecret: ca}}",
         [
-            ("TLSConfigNotValid", "Spec.VirtualHost.TLS passthrough is not supported"),
+            ("TLSConfigNotValid", "Spec.VirtualHost.TLS passthrough is not supported. Set secretName instead."),
             (
                 "TLSIncompatibleFeatures",
-                "Spec.VirtualHost.TLS: both Passthrough and enableFallbackCertificate were specified",
+                "Spec.VirtualHost.TLS: both Passthrough and enableFallbackCertificate were specified. "
+                "Remove one of them.",
             ),
             (
                 "TLSIncompatibleFeatures",
-                "Spec.VirtualHost.TLS passthrough cannot be combined with tls.clientValidation",
+                "Spec.VirtualHost.TLS passthrough cannot be combined with tls.clientValidation. Remove one of them.",
             ),
-            ("TLSIncompatibleFeatures", "Spec.Virtualhost.TLS fallback & client validation are incompatible"),
-            ("TLSConfigNotValid", "Spec.VirtualHost.TLS: both Passthrough and SecretName were specified"),
+            (
+                "TLSIncompatibleFeatures",
+                "Spec.Virtualhost.TLS fallback & client validation are incompatible. Remove one of them.",
+            ),
+            (
+                "TLSConfigNotValid",
+                "Spec.VirtualHost.TLS: both Passthrough and SecretName were specified. Remove passthrough.",
+            ),
             (
                 "FallbackNotPresent",
-                "Spec.Virtualhost.TLS enabled fallback but the fallback Certificate Secret is not configured in "
-                "Contour configuration file",
+                "Spec.Virtualhost.TLS enabled fallback but the fallback Certificate Secret is not "
+                "configured in Contour configuration file. Set tls.fallback-certificate there.",
             ),
         ],
     ),
@@ -236,12 +249,15 @@ def test_authorization_of_connections_that_are_passed_on_is_refused() -> None:
     assert sorted(made.problems("HTTPProxy")) == [
         (
             "AuthNotPermitted",
-            "Spec.VirtualHost.Authorization cannot be enforced on connections that Spec.TCPProxy passes on",
+            "Spec.VirtualHost.Authorization cannot be enforced on the connections of Spec.TCPProxy. "
+            "Remove one of them.",
         ),
-        ("TCPProxyNotSupported", "Spec.TCPProxy is not supported"),
+        ("TCPProxyNotSupported", "Spec.TCPProxy is not supported. Remove it."),
     ]
     assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
-    assert world(proxy=OPEN + tcp).problems("HTTPProxy") == [("TCPProxyNotSupported", "Spec.TCPProxy is not supported")]
+    assert world(proxy=OPEN + tcp).problems("HTTPProxy") == [
+        ("TCPProxyNotSupported", "Spec.TCPProxy is not supported. Remove it.")
+    ]
 
 
 # --- Certificates of clients
@@ -266,17 +282,18 @@ CLIENTS = {
     "not verified": Clients(
         "caSecret: ca, skipClientCertValidation: true",
         ClientCertificates(ca=CA, verified=False),
-        "clients may show any certificate, and nobody verifies it",
+        "Envoy does not verify client certificates. Ignore this if intended.",
     ),
     "not verified and not demanded, for lack of a CA": Clients(
         "skipClientCertValidation: true",
         ClientCertificates(ca=None, verified=False, required=False),
-        "clients may show any certificate or none, and nobody verifies it",
+        "Envoy does not verify client certificates, and clients need none. Ignore this if intended.",
     ),
     "not verified and told": Clients(
         "caSecret: ca, skipClientCertValidation: true, forwardClientCertificate: {uri: true}",
         ClientCertificates(ca=CA, verified=False, forwarded=Forwarded(uri=True)),
-        "clients may show any certificate, and nobody verifies it; what the origin is told of it may be made up",
+        "Envoy does not verify client certificates. Clients can forge the details that it forwards. "
+        "Ignore this if intended.",
     ),
 }
 
@@ -304,35 +321,44 @@ def test_a_delegated_ca_is_used() -> None:
 
 def test_leaf_only_without_a_list_is_told_to_have_no_effect() -> None:
     made = world(proxy=with_tls("clientValidation: {caSecret: ca, crlOnlyVerifyLeafCert: true}"))
-    assert made.warnings("HTTPProxy") == [("IgnoredField", "there is no CRL that this could change")]
+    assert made.warnings("HTTPProxy") == [
+        ("IgnoredField", "The field has no effect without a CRL. Set crlSecret, or remove it.")
+    ]
 
 
 BAD_CLIENTS = {
-    "no CA": ("{optionalClientCertificate: true}", "ClientValidationInvalid", f"{INVALID}CA Secret must be specified"),
+    "no CA": (
+        "{optionalClientCertificate: true}",
+        "ClientValidationInvalid",
+        f"{INVALID}CA Secret must be specified. Set caSecret.",
+    ),
     "no such CA": (
         "{caSecret: missing}",
         "ClientValidationInvalid",
-        f'{INVALID}invalid CA Secret "default/missing": Secret not found',
+        f'{INVALID}invalid CA Secret "default/missing": Secret not found. Correct it.',
     ),
     "a CA of others": (
         "{caSecret: other/ca}",
         "DelegationNotPermitted",
-        'Spec.VirtualHost.TLS CA Secret "other/ca" is invalid: Certificate delegation not permitted',
+        'Spec.VirtualHost.TLS CA Secret "other/ca" is invalid: Certificate delegation not permitted. '
+        "Add a TLSCertificateDelegation.",
     ),
     "no such list": (
         "{caSecret: ca, crlSecret: missing}",
         "ClientValidationInvalid",
-        f'{INVALID}invalid CRL Secret "default/missing": Secret not found',
+        f'{INVALID}invalid CRL Secret "default/missing": Secret not found. Correct it.',
     ),
     "a list of others": (
         "{caSecret: ca, crlSecret: other/crl}",
         "DelegationNotPermitted",
-        'Spec.VirtualHost.TLS CRL Secret "other/crl" is invalid: Certificate delegation not permitted',
+        'Spec.VirtualHost.TLS CRL Secret "other/crl" is invalid: Certificate delegation not '
+        "permitted. Add a TLSCertificateDelegation.",
     ),
     "a broken list": (
         "{caSecret: ca, crlSecret: crl}",
         "ClientValidationInvalid",
-        f'{INVALID}invalid CRL Secret "default/crl": invalid CRL: it holds no readable certificate revocation lists',
+        f'{INVALID}invalid CRL Secret "default/crl": invalid CRL: it has no readable certificate '
+        "revocation lists. Correct it.",
     ),
 }
 
@@ -351,9 +377,10 @@ def test_a_list_that_nobody_would_look_at_withdraws_the_host() -> None:
         proxy=with_tls("clientValidation: {caSecret: ca, crlSecret: crl, skipClientCertValidation: true}"),
         crl=crl_secret(),
     )
-    assert ("ClientValidationInvalid", f"{INVALID}a CRL has no effect if validation is skipped") in made.problems(
-        "HTTPProxy"
-    )
+    assert (
+        "ClientValidationInvalid",
+        f"{INVALID}a CRL has no effect if validation is skipped. Remove crlSecret.",
+    ) in made.problems("HTTPProxy")
     assert made.secure() is None
 
 
@@ -371,18 +398,20 @@ NO_CERTIFICATE = {
     "none is configured": (
         configuration(httpproxy="{}"),
         "FallbackNotPresent",
-        "Spec.Virtualhost.TLS enabled fallback but the fallback Certificate Secret is not configured in Contour "
-        "configuration file",
+        "Spec.Virtualhost.TLS enabled fallback but the fallback Certificate Secret is not configured "
+        "in Contour configuration file. Set tls.fallback-certificate there.",
     ),
     "it is missing": (
         configuration(),
         "FallbackNotValid",
-        'Spec.Virtualhost.TLS Secret "default/fallback" fallback certificate is invalid: Secret not found',
+        'Spec.Virtualhost.TLS Secret "default/fallback" fallback certificate is invalid: Secret not '
+        "found. Add or correct it.",
     ),
     "it is not delegated": (
         configuration(httpproxy="{fallbackCertificate: {name: fallback, namespace: secrets}}"),
         "FallbackNotDelegated",
-        'Spec.VirtualHost.TLS Secret "secrets/fallback" is not configured for certificate delegation',
+        'Spec.VirtualHost.TLS Secret "secrets/fallback" is not configured for certificate delegation. '
+        "Add a TLSCertificateDelegation.",
     ),
 }
 
@@ -441,7 +470,10 @@ def test_a_wildcard_on_the_fallback_chain_does_not_answer_for_others() -> None:
 def test_client_certificates_and_the_fallback_certificate_exclude_each_other() -> None:
     made = fallback_world(proxy=with_tls("enableFallbackCertificate: true, clientValidation: {caSecret: ca}"))
     assert made.problems("HTTPProxy") == [
-        ("TLSIncompatibleFeatures", "Spec.Virtualhost.TLS fallback & client validation are incompatible")
+        (
+            "TLSIncompatibleFeatures",
+            "Spec.Virtualhost.TLS fallback & client validation are incompatible. Remove one of them.",
+        )
     ]
     assert (secure_hosts(made.graph), fallback(made.graph)) == ((), None)
 

@@ -115,7 +115,7 @@ def test_a_missing_include_answers_502_behind_authorization() -> None:
             policy="{disabled: true, context: {a: b}}",
         )
     )
-    assert made.problems("HTTPProxy") == [("IncludeNotFound", "include default/gone not found")]
+    assert made.problems("HTTPProxy") == [("IncludeNotFound", "include default/gone not found. Add it.")]
     assert secure_routes(made) == [
         ("web", "502", prefix("/a"), "Enforced"),
         ("web", "Forward", prefix("/"), "Disabled"),
@@ -135,7 +135,7 @@ def test_a_missing_include_without_conditions_leaves_the_other_routes_alone() ->
 
 def test_an_included_proxy_that_cannot_be_read_is_not_called_missing() -> None:
     made = world(proxy=root("[{name: a, conditions: [{prefix: /a}]}]"), a=child("a", routes="[{services: nonsense}]"))
-    assert ("IncludeNotFound", "include default/a cannot be read") in made.problems("HTTPProxy", "web")
+    assert ("IncludeNotFound", "include default/a cannot be read. Correct it.") in made.problems("HTTPProxy", "web")
     assert secure_routes(made) == [("web", "502", prefix("/a"), "Enforced")]
 
 
@@ -145,7 +145,10 @@ def test_a_root_cannot_be_included() -> None:
         other=root("[]", routes=f"[{to_echo()}]", name="other"),
     )
     assert made.problems("HTTPProxy", "web") == [
-        ("RootIncludesRoot", "root httpproxy cannot include another root httpproxy (default/other)")
+        (
+            "RootIncludesRoot",
+            "root httpproxy cannot include another root httpproxy (default/other). Remove its virtualhost.",
+        )
     ]
     assert made.problems("HTTPProxy", "other") == []
     assert secure_routes(made) == [("web", "502", prefix("/a"), "Enforced")]
@@ -160,7 +163,11 @@ def test_a_cycle_ends_where_it_closes() -> None:
     assert made.problems("HTTPProxy", "web") == []
     assert made.problems("HTTPProxy", "b") == []
     assert made.problems("HTTPProxy", "a") == [
-        ("IncludeCreatesCycle", "include creates an include cycle: default/web -> default/a -> default/b -> default/a")
+        (
+            "IncludeCreatesCycle",
+            "include creates an include cycle: default/web -> default/a -> default/b -> default/a. "
+            "Remove one of the includes.",
+        )
     ]
     [found] = [each for each in made.generation.findings if each.problem.reason == "IncludeCreatesCycle"]
     assert found.problem.path == ("spec", "includes", 0)
@@ -174,7 +181,10 @@ def test_a_cycle_ends_where_it_closes() -> None:
 def test_a_proxy_that_includes_itself_is_a_cycle() -> None:
     made = world(proxy=root("[{name: a}]"), a=child("a", includes="[{name: a, conditions: [{prefix: /a}]}]"))
     assert made.problems("HTTPProxy", "a") == [
-        ("IncludeCreatesCycle", "include creates an include cycle: default/web -> default/a -> default/a")
+        (
+            "IncludeCreatesCycle",
+            "include creates an include cycle: default/web -> default/a -> default/a. Remove one of the includes.",
+        )
     ]
 
 
@@ -245,7 +255,8 @@ def test_a_broken_proxy_below_another_does_not_close_it() -> None:
     assert made.problems("HTTPProxy", "b") == [
         (
             "RouteActionCountNotValid",
-            "must set exactly one of route.services or route.requestRedirectPolicy or route.directResponsePolicy",
+            "must set exactly one of route.services or route.requestRedirectPolicy or "
+            "route.directResponsePolicy. Set one.",
         )
     ]
     assert secure_routes(made) == [("b", "503", prefix("/b"), "Enforced"), ("a", "Forward", prefix("/"), "Enforced")]
@@ -254,15 +265,18 @@ def test_a_broken_proxy_below_another_does_not_close_it() -> None:
 BAD_INCLUDES = {
     "an exact path": (
         "[{name: a, conditions: [{exact: /a}]}]",
-        ("PathMatchConditionsNotValid", "include: exact conditions are not allowed in includes block"),
+        ("PathMatchConditionsNotValid", "include: exact conditions are not allowed in includes block. Use prefix."),
     ),
     "a path without slash": (
         "[{name: a, conditions: [{prefix: a}]}]",
-        ("PathMatchConditionsNotValid", "include: prefix conditions must start with /, a was supplied"),
+        (
+            "PathMatchConditionsNotValid",
+            "include: prefix conditions must start with /, a was supplied. Add a slash in front.",
+        ),
     ),
     "the same conditions twice": (
         "[{name: a, conditions: [{prefix: /a}]}, {name: b, conditions: [{prefix: /a}]}]",
-        ("DuplicateMatchConditions", "duplicate conditions defined on an include"),
+        ("DuplicateMatchConditions", "duplicate conditions defined on an include. Remove one of them."),
     ),
 }
 
@@ -429,7 +443,7 @@ def test_includes_that_lead_to_includes_count_before_they_are_followed() -> None
     made = world(proxy=root(many.replace("%s", "a")), a=child("a", includes=many.replace("%s", "b")), b=child("b"))
     assert made.problems("HTTPProxy", "web")[0] == (
         "IncludesTooMany",
-        "a root may include 10000 routes, includes and HTTPProxies at most",
+        "The root has more than 10000 routes, includes and HTTPProxies. Split it.",
     )
 
 

@@ -118,14 +118,14 @@ spec:
     opened = next(each for each in secure.host.routes if each.match.path.path == "/open")
     assert isinstance(opened.action, Respond)
     assert (opened.action.status, type(opened.authorization).__name__) == (502, "Enforced")
-    assert made.problems("HTTPProxy", "web") == [("IncludeNotFound", "include default/child not found")]
+    assert made.problems("HTTPProxy", "web") == [("IncludeNotFound", "include default/child not found. Add it.")]
     assert ObjectName("default", "child") not in secure.host.proxies
 
 
 def test_status_and_validate_say_whose_it_is() -> None:
     made = world(proxy=marked(f"{OLD}: nginx"))
     message = (
-        'ingress class "nginx" is left to another controller: this gateway serves HTTPProxies without a class and '
+        'Ingress class "nginx" is left to another controller. This gateway serves HTTPProxies without a class and '
         'those of "contour" only. Change the class or ingress.classNames.'
     )
     assert made.warnings("HTTPProxy") == [("OtherIngressClass", message)]

@@ -64,12 +64,12 @@ BAD = {
     "no service at all": Bad(
         "    authorization: {}\n",
         "AuthMissingExtensionRef",
-        "Spec.VirtualHost.Authorization names no authorization service, so nothing would be enforced",
+        "Spec.VirtualHost.Authorization names no authorization service. Set extensionRef.",
     ),
     "only a policy": Bad(
         "    authorization: {authPolicy: {context: {a: b}}}\n",
         "AuthMissingExtensionRef",
-        "Spec.VirtualHost.Authorization names no authorization service, so nothing would be enforced",
+        "Spec.VirtualHost.Authorization names no authorization service. Set extensionRef.",
     ),
     "a service that is not there": Bad(
         "    authorization: {extensionRef: {name: extension, namespace: missing}}\n",
@@ -255,8 +255,8 @@ def test_an_extension_service_that_is_not_valid_is_not_called_missing() -> None:
     assert made.problems("HTTPProxy") == [
         (
             "ExtensionServiceNotValid",
-            'Spec.Virtualhost.Authorization.ServiceRef extension service "default/auth" is not valid; '
-            "its own status says why",
+            'Spec.Virtualhost.Authorization.ServiceRef extension service "default/auth" is not valid. '
+            "See its own status.",
         )
     ]
     assert made.secure() is None
@@ -274,7 +274,7 @@ def test_a_routes_policy_without_any_authorization_is_a_warning() -> None:
     proxy = PROXY.replace("    authorization:\n      extensionRef: {name: auth}\n", "")
     made = world(proxy=proxy.replace("  - services:", "  - authPolicy: {disabled: true}\n    services:"))
     assert made.warnings("HTTPProxy") == [
-        ("IgnoredField", "the virtual host has no authorization that this could change")
+        ("IgnoredField", "authPolicy has no effect: the virtual host has no authorization. Remove it.")
     ]
     secure = made.secure()
     assert secure is not None

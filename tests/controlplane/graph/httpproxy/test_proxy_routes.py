@@ -143,7 +143,7 @@ def test_what_a_route_answers_by_itself_is_checked_as_well(case: Does) -> None:
     assert context.authorization.context == (("a", "b"),)
 
 
-COUNT = "must set exactly one of route.services or route.requestRedirectPolicy or route.directResponsePolicy"
+COUNT = "must set exactly one of route.services or route.requestRedirectPolicy or route.directResponsePolicy. Set one."
 REDIRECT = "route.requestRedirectPolicy is invalid: "
 WRONG = {
     "nothing to do": ("{conditions: [{prefix: /}]}", "RouteActionCountNotValid", COUNT),
@@ -155,55 +155,55 @@ WRONG = {
     "a path and a prefix": (
         "{requestRedirectPolicy: {path: /a, prefix: /b}}",
         "RequestRedirectPolicy",
-        REDIRECT + "cannot specify both redirect path and redirect prefix",
+        REDIRECT + "cannot specify both redirect path and redirect prefix. Remove one of them.",
     ),
     "a path without slash": (
         "{requestRedirectPolicy: {path: a}}",
         "RequestRedirectPolicy",
-        REDIRECT + "the path 'a' must start with /",
+        REDIRECT + "the path 'a' does not start with a slash. Add one in front.",
     ),
     "a path that is a host": (
         "{requestRedirectPolicy: {path: //evil.example}}",
         "RequestRedirectPolicy",
         REDIRECT
-        + "the path '//evil.example' must not start with two slashes: a client would take what follows for a host",
+        + "the path '//evil.example' starts with two slashes, so a client would read a host after them. Use one slash.",
     ),
     "a host that is none": (
         "{requestRedirectPolicy: {hostname: 'a b'}}",
         "RequestRedirectPolicy",
-        REDIRECT + "'a b' is not a host name",
+        REDIRECT + "'a b' is not a host name. Use one such as 'www.example.com'.",
     ),
     "a body that Envoy does not take": (
         f"{{directResponsePolicy: {{statusCode: 200, body: '{'x' * 4097}'}}}}",
         "DirectResponsePolicyNotValid",
-        "the body of a direct response has at most 4096 bytes",
+        "The body is longer than 4096 bytes. Shorten it.",
     ),
     "a timeout that is none": (
         f"{{{TO_ECHO}, timeoutPolicy: {{idle: soon}}}}",
         "TimeoutPolicyNotValid",
-        "route.timeoutPolicy failed to parse: error parsing idle timeout: unable to parse timeout string "
-        '"soon": time: invalid duration "soon"',
+        "route.timeoutPolicy failed to parse: error parsing idle timeout: unable to parse timeout "
+        'string "soon": time: invalid duration "soon". Use one such as "10s".',
     ),
     "a replacement without a prefix": (
         f"{{conditions: [{{exact: /a}}], {TO_ECHO}, pathRewritePolicy: {{replacePrefix: [{{replacement: /b}}]}}}}",
         "MustHavePrefix",
-        "cannot specify prefix replacements without a prefix condition",
+        "cannot specify prefix replacements without a prefix condition. Add a prefix condition.",
     ),
     "two replacements of one prefix": (
         f"{{{TO_ECHO}, pathRewritePolicy: {{replacePrefix: "
         "[{prefix: /a, replacement: /b}, {prefix: /a, replacement: /c}]}}",
         "DuplicateReplacement",
-        "duplicate replacement prefix '/a'",
+        "duplicate replacement prefix '/a'. Remove one of them.",
     ),
     "two replacements of any prefix": (
         f"{{{TO_ECHO}, pathRewritePolicy: {{replacePrefix: [{{replacement: /b}}, {{replacement: /c}}]}}}}",
         "AmbiguousReplacement",
-        "ambiguous prefix replacement",
+        "ambiguous prefix replacement. Set the prefix of each.",
     ),
     "a replacement without slash": (
         f"{{{TO_ECHO}, pathRewritePolicy: {{replacePrefix: [{{replacement: b}}]}}}}",
         "ReplacementNotValid",
-        "the replacement 'b' must start with /",
+        "The replacement 'b' does not start with a slash. Add one in front.",
     ),
 }
 TYPES = {"MustHavePrefix", "DuplicateReplacement", "AmbiguousReplacement", "ReplacementNotValid"}
@@ -224,7 +224,7 @@ def test_what_counts_only_for_services_is_named() -> None:
     made = routed(f"{{directResponsePolicy: {{statusCode: 200}}, {more}}}")
     assert made.problems("HTTPProxy") == []
     assert sorted(made.warnings("HTTPProxy")) == [
-        ("IgnoredField", f'ignoring field "{field}", which has no effect without services')
+        ("IgnoredField", f'ignoring field "{field}", which has no effect without services. Remove it.')
         for field in ("enableWebsockets", "loadBalancerPolicy", "timeoutPolicy")
     ]
 
@@ -232,7 +232,7 @@ def test_what_counts_only_for_services_is_named() -> None:
 def test_a_host_without_routes_is_refused() -> None:
     made = routed()
     assert made.problems("HTTPProxy") == [
-        ("NothingDefined", "HTTPProxy.Spec must have at least one Route, Include, or a TCPProxy")
+        ("NothingDefined", "HTTPProxy.Spec must have at least one Route, Include, or a TCPProxy. Add a route.")
     ]
     assert made.secure() is None
 
@@ -324,28 +324,43 @@ def test_the_host_is_rewritten_by_a_header() -> None:
     assert route_of(made).request_headers == HeaderEdits()
 
 
-REQUEST, RESPONSE = "on request headers", "on response headers"
+REQUEST, RESPONSE = "on request headers", "on response headers. Remove it."
 BAD_HEADERS = {
-    "twice": ("{set: [{name: x-a, value: a}, {name: X-A, value: b}]}", 'duplicate header addition: "X-A"'),
-    "removed twice": ("{remove: [x-a, X-A]}", 'duplicate header removal: "X-A"'),
-    "the host removed": ("{remove: [host]}", 'rewriting "Host" header is not supported'),
+    "twice": (
+        "{set: [{name: x-a, value: a}, {name: X-A, value: b}]}",
+        'duplicate header addition: "X-A" @. Remove one of them.',
+    ),
+    "removed twice": ("{remove: [x-a, X-A]}", 'duplicate header removal: "X-A" @. Remove one of them.'),
+    "the host removed": ("{remove: [host]}", 'rewriting "Host" header is not supported @. Remove it.'),
     "the host twice": (
         "{set: [{name: host, value: a}, {name: Host, value: b}]}",
-        'duplicate header addition: "Host"',
+        'duplicate header addition: "Host" @. Remove one of them.',
     ),
-    "a host with more": ("{set: [{name: host, value: 'a/b'}]}", '"Host" must be a host name, with a port or without,'),
-    "a pseudo header": ("{set: [{name: ':path', value: /}]}", 'invalid set header ":path"'),
-    "the length": ("{set: [{name: Content-Length, value: '0'}]}", 'invalid set header "Content-Length"'),
-    "the encoding": ("{remove: [transfer-encoding]}", 'invalid remove header "Transfer-Encoding"'),
-    "a name that is none": ("{set: [{name: 'x a', value: a}]}", 'invalid set header "X a"'),
-    "a value with a line break": ('{set: [{name: x, value: "a\\r\\nb"}]}', 'invalid value of header "X"'),
+    "a host with more": (
+        "{set: [{name: host, value: 'a/b'}]}",
+        '"Host" is not a host name @. Use one such as "shop.example:8080".',
+    ),
+    "a pseudo header": ("{set: [{name: ':path', value: /}]}", 'invalid set header ":path" @. Correct or remove it.'),
+    "the length": (
+        "{set: [{name: Content-Length, value: '0'}]}",
+        'invalid set header "Content-Length" @. Correct or remove it.',
+    ),
+    "the encoding": (
+        "{remove: [transfer-encoding]}",
+        'invalid remove header "Transfer-Encoding" @. Correct or remove it.',
+    ),
+    "a name that is none": ("{set: [{name: 'x a', value: a}]}", 'invalid set header "X a" @. Correct or remove it.'),
+    "a value with a line break": (
+        '{set: [{name: x, value: "a\\r\\nb"}]}',
+        'invalid value of header "X" @. Use printable ASCII.',
+    ),
 }
 
 
 @pytest.mark.parametrize(("policy", "message"), BAD_HEADERS.values(), ids=BAD_HEADERS.keys())
 def test_a_header_policy_that_cannot_be_followed_withdraws_the_host(policy: str, message: str) -> None:
     made = routed(f"{{{TO_ECHO}, requestHeadersPolicy: {policy}}}")
-    assert made.problems("HTTPProxy") == [("RequestHeadersPolicyInvalid", f"{message} {REQUEST}")]
+    assert made.problems("HTTPProxy") == [("RequestHeadersPolicyInvalid", message.replace(" @", f" {REQUEST}"))]
     assert made.secure() is None
 
 
@@ -368,7 +383,7 @@ def test_the_host_is_rewritten_for_one_service_alone() -> None:
     assert forward_of(made).host == "all.example"
     assert [target.host for target in forward_of(made).targets] == ["one.example", None]
     wrong = routed(f"{{services: [{{name: echo, port: 80, requestHeadersPolicy: {policy.replace('one.', '/')}}}]}}")
-    message = f'"Host" must be a host name, with a port or without, {REQUEST}'
+    message = f'"Host" is not a host name {REQUEST}. Use one such as "shop.example:8080".'
     assert wrong.problems("HTTPProxy") == [("RequestHeadersPolicyInvalid", message)]
 
 
@@ -407,7 +422,9 @@ def test_permit_insecure_conflicts_with_authorization_unless_it_is_off_or_checke
     assert (conflict.secure(), conflict.plain()) == (None, None)
     off = routed(INSECURE, settings=SETTINGS.replace("CONTOUR", "{httpproxy: {disablePermitInsecure: true}}"))
     assert off.problems("HTTPProxy") == []
-    assert off.warnings("HTTPProxy") == [("IgnoredField", "permitInsecure is switched off for the whole gateway")]
+    assert off.warnings("HTTPProxy") == [
+        ("IgnoredField", "permitInsecure is disabled for this gateway and has no effect. Remove it.")
+    ]
     plain = off.plain()
     assert plain is not None
     assert [(route.action, route.authorization) for route in plain.routes] == [(RedirectToHttps(443), Unprotected())]

@@ -183,42 +183,58 @@ PATH, HEADER, QUERY = (
     "HeaderMatchConditionsNotValid",
     "QueryParameterMatchConditionsNotValid",
 )
-TWO_PATHS = "route: more than one prefix, exact or regex is not allowed in a condition block"
-PRESENT = "cannot specify contradictory 'present' and 'notpresent' conditions for the same route and header"
-EXACT = "cannot specify contradictory 'exact' and 'notexact' conditions for the same route and header"
-CONTAINS = "cannot specify contradictory 'contains' and 'notcontains' conditions for the same route and header"
-DUPLICATE = "cannot specify duplicate header 'exact match' conditions in the same route"
-DUPLICATE_QUERY = "cannot specify duplicate query parameter 'exact match' conditions in the same route"
+TWO_PATHS = "route: more than one prefix, exact or regex is not allowed in a condition block. Remove all but one."
+PRESENT = (
+    "cannot specify contradictory 'present' and 'notpresent' conditions for the same route and "
+    "header. Remove one of them."
+)
+EXACT = (
+    "cannot specify contradictory 'exact' and 'notexact' conditions for the same route and header. Remove one of them."
+)
+CONTAINS = (
+    "cannot specify contradictory 'contains' and 'notcontains' conditions for the same route "
+    "and header. Remove one of them."
+)
+DUPLICATE = "cannot specify duplicate header 'exact match' conditions in the same route. Remove one of them."
+DUPLICATE_QUERY = (
+    "cannot specify duplicate query parameter 'exact match' conditions in the same route. Remove one of them."
+)
 ONE_TEST = (
-    "the condition on the header 'X-User' must have exactly one of present, notpresent, contains, notcontains, exact, "
-    "notexact, regex"
+    "The condition on header 'X-User' does not have exactly one test. Set one of present, "
+    "notpresent, contains, notcontains, exact, notexact and regex."
 )
 BAD: dict[str, tuple[list[MatchCondition], list[tuple[str, str]]]] = {
     "two paths in one": ([MatchCondition(prefix="/a", exact="/b")], [(PATH, TWO_PATHS)]),
     "two paths": ([MatchCondition(prefix="/a"), MatchCondition(exact="/b")], [(PATH, TWO_PATHS)]),
     "a prefix without slash": (
         [MatchCondition(prefix="a")],
-        [(PATH, "route: prefix conditions must start with /, a was supplied")],
+        [(PATH, "route: prefix conditions must start with /, a was supplied. Add a slash in front.")],
     ),
     "an exact path without slash": (
         [MatchCondition(exact="a")],
-        [(PATH, "route: exact conditions must start with /, a was supplied")],
+        [(PATH, "route: exact conditions must start with /, a was supplied. Add a slash in front.")],
     ),
     "a pattern without slash": (
         [MatchCondition(regex=".*")],
-        [(PATH, "route: regex conditions must start with /, .* was supplied")],
+        [(PATH, "route: regex conditions must start with /, .* was supplied. Add a slash in front.")],
     ),
     "a pattern that is none": (
         [MatchCondition(regex="/(a")],
-        [(PATH, "route: supplied regex: /(a invalid. error: is not a regular expression of RE2: missing ): /(a")],
+        [
+            (
+                PATH,
+                "route: supplied regex: /(a invalid. error: is not a regular expression of RE2: "
+                "missing ): /(a. Correct it.",
+            )
+        ],
     ),
     "a path that no request has": (
         [MatchCondition(prefix="/a/../b")],
         [
             (
                 PATH,
-                "route: the path '/a/../b' must not have the segments . or ..: they are resolved before routes are "
-                "matched",
+                "route: the path '/a/../b' has a segment . or .., which Envoy resolves before it "
+                "matches routes. Write the resolved path.",
             )
         ],
     ),
@@ -234,20 +250,26 @@ BAD: dict[str, tuple[list[MatchCondition], list[tuple[str, str]]]] = {
         [
             (
                 HEADER,
-                "invalid regular expression specified for 'regex' condition: it is not a regular expression of RE2: "
-                "invalid perl operator: (?=",
+                "invalid regular expression specified for 'regex' condition: it is not a regular "
+                "expression of RE2: invalid perl operator: (?=. Correct it.",
             )
         ],
     ),
     "a name that is none": (
         [MatchCondition(header=HeaderCondition(name="x user", present=True))],
-        [(HEADER, "'x user' is not the name of a header")],
+        [(HEADER, "'x user' is not a header name. Use letters, digits and hyphens.")],
     ),
-    "a value with a line break": ([header(exact="a\nb")], [(HEADER, "no request has 'a\\nb' there")]),
-    "a parameter without a test": ([query()], [(QUERY, "must specify at least one query parameter condition")]),
+    "a value with a line break": (
+        [header(exact="a\nb")],
+        [(HEADER, "'a\\nb' cannot occur in a request. Use printable characters.")],
+    ),
+    "a parameter without a test": (
+        [query()],
+        [(QUERY, "must specify at least one query parameter condition. Add one.")],
+    ),
     "a parameter with two tests": (
         [query(exact="a", prefix="b")],
-        [(QUERY, "cannot specify more than one condition in the same match condition branch")],
+        [(QUERY, "cannot specify more than one condition in the same match condition branch. Remove all but one.")],
     ),
     "two exact parameters": ([query(exact="a"), query(exact="b")], [(QUERY, DUPLICATE_QUERY)]),
 }
@@ -276,7 +298,7 @@ def test_what_includes_ask_for_can_contradict_the_route() -> None:
 def test_an_include_has_only_a_prefix(field: str, written: MatchCondition) -> None:
     problems = Problems()
     assert include_conditions([written], problems) is None
-    assert said(problems) == [(PATH, f"include: {field} conditions are not allowed in includes block")]
+    assert said(problems) == [(PATH, f"include: {field} conditions are not allowed in includes block. Use prefix.")]
 
 
 def test_conditions_are_the_same_in_any_order_and_number() -> None:
@@ -309,7 +331,7 @@ def test_a_pattern_that_envoy_would_refuse_or_read_differently_in_a_group_is_ref
 
 def test_a_pattern_is_counted_as_envoy_counts_it() -> None:
     assert regex_problem(f"/.{{{LARGEST_PROGRAM // 2 - 5}}}") == ""
-    assert "is too large" in regex_problem(f"/.{{{LARGEST_PROGRAM // 2 + 5}}}")
+    assert "more than the limit of" in regex_problem(f"/.{{{LARGEST_PROGRAM // 2 + 5}}}")
 
 
 def test_a_pattern_that_its_prefix_makes_too_large_is_refused() -> None:

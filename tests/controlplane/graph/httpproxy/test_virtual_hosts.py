@@ -77,7 +77,9 @@ def test_a_proxy_without_a_host_is_orphaned() -> None:
 @pytest.mark.parametrize("fqdn", ["web example", "-web.example", "web..example", "http://web.example", "*"])
 def test_a_name_that_is_no_host_name_is_refused(fqdn: str) -> None:
     made = world(proxy=PROXY.replace("fqdn: web.example", f"fqdn: '{fqdn}'"))
-    assert made.problems("HTTPProxy") == [("FQDNNotValid", f"{fqdn!r} is not a host name such as 'www.example.com'")]
+    assert made.problems("HTTPProxy") == [
+        ("FQDNNotValid", f"{fqdn!r} is not a host name. Use one such as 'www.example.com'.")
+    ]
     assert made.status("HTTPProxy", "web").conditions[0].errors[0].type == "VirtualHostError"
     assert secure_hosts(made.graph) == ()
 
@@ -86,20 +88,24 @@ def test_a_name_in_capitals_is_refused_as_the_api_server_does_and_keeps_its_name
     made = world(
         proxy=PROXY.replace("fqdn: web.example", "fqdn: Web.Example"), other=PROXY.replace("name: web}", "name: b}")
     )
-    assert ("FQDNNotValid", "'Web.Example' must be in lower case: 'web.example'") in made.problems("HTTPProxy", "web")
+    assert ("FQDNNotValid", "'Web.Example' is not in lower case. Write 'web.example'.") in made.problems(
+        "HTTPProxy", "web"
+    )
     assert [reason for reason, _ in made.problems("HTTPProxy", "b")] == ["DuplicateVhost"]
     assert secure_hosts(made.graph) == ()
 
 
 def test_a_blank_name_is_not_specified() -> None:
     made = world(proxy=PROXY.replace("fqdn: web.example", "fqdn: ' '"))
-    assert made.problems("HTTPProxy") == [("FQDNNotSpecified", "Spec.VirtualHost.Fqdn must be specified")]
+    assert made.problems("HTTPProxy") == [("FQDNNotSpecified", "Spec.VirtualHost.Fqdn must be specified. Set it.")]
 
 
 def secret_problem(secret: str) -> str:
     made = world(secrets=whole()["secrets"].split("---")[-1] if "ca.crt" in secret else secret)
     [message] = [message for reason, message in made.problems("HTTPProxy") if reason == "SecretNotValid"]
-    return message.removeprefix('Spec.VirtualHost.TLS Secret "default/tls" is invalid: ')
+    return message.removeprefix('Spec.VirtualHost.TLS Secret "default/tls" is invalid: ').removesuffix(
+        ". Add or correct it."
+    )
 
 
 def test_a_certificate_that_cannot_be_used_withdraws_the_host() -> None:
@@ -197,7 +203,11 @@ def test_a_certificate_of_a_version_that_does_not_exist_is_one_problem() -> None
 def test_a_certificate_of_another_namespace_is_not_permitted() -> None:
     made = world(proxy=PROXY.replace("secretName: tls", "secretName: other/tls"))
     assert made.problems("HTTPProxy") == [
-        ("DelegationNotPermitted", 'Spec.VirtualHost.TLS Secret "other/tls" certificate delegation not permitted')
+        (
+            "DelegationNotPermitted",
+            'Spec.VirtualHost.TLS Secret "other/tls" certificate delegation not permitted. Add a '
+            "TLSCertificateDelegation.",
+        )
     ]
     assert made.secure() is None
 
@@ -229,10 +239,13 @@ def test_the_more_specific_route_comes_first() -> None:
 
 
 BAD_CONDITIONS = {
-    "no slash": ("[{prefix: api}]", "route: prefix conditions must start with /, api was supplied"),
+    "no slash": (
+        "[{prefix: api}]",
+        "route: prefix conditions must start with /, api was supplied. Add a slash in front.",
+    ),
     "two of them": (
         "[{prefix: /a}, {prefix: /b}]",
-        "route: more than one prefix, exact or regex is not allowed in a condition block",
+        "route: more than one prefix, exact or regex is not allowed in a condition block. Remove all but one.",
     ),
 }
 
@@ -408,6 +421,6 @@ def test_a_configuration_that_cannot_be_used_serves_nothing_instead_of_the_defau
     made = world(configuration=CONFIGURATION.replace(old, new))
     assert [found for found, _ in made.problems("AuthplaneConfiguration")] == [reason]
     assert made.problems("HTTPProxy") == [
-        ("ConfigurationNotValid", "the AuthplaneConfiguration cannot be used, so nothing is served")
+        ("ConfigurationNotValid", "The AuthplaneConfiguration cannot be used, so no host is served. Correct it.")
     ]
     assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())

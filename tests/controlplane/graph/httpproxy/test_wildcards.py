@@ -106,7 +106,7 @@ def test_a_wildcard_waits_while_a_proxy_that_it_might_cover_cannot_be_read(proxy
         (
             "HTTPProxy/default/wild",
             "WildcardUncertain",
-            f"{who} cannot be read and may protect a host that this wildcard would answer for",
+            f"{who} cannot be read and may protect a host that this wildcard matches. Correct that file.",
         )
     ]
     assert (secure_hosts(built.built.graph), plain_hosts(built.built.graph)) == ((), ())

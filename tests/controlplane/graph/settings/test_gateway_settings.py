@@ -176,12 +176,12 @@ def test_two_configurations_that_differ_serve_nothing(field: str, texts: tuple[s
     made = world(ours=ours(texts[0]), theirs=theirs(texts[1]))
     message = (
         f"spec.contour.{field} of AuthplaneConfiguration/default/here and spec.{field} of "
-        "ContourConfiguration/projectcontour/contour differ; give the field once, or the same in both"
+        "ContourConfiguration/projectcontour/contour differ. Set the field once, or to the same value."
     )
     assert ("FieldConflict", message) in made.problems("AuthplaneConfiguration")
     assert made.problems("HTTPProxy")[-1] == (
         "ConfigurationNotValid",
-        "the AuthplaneConfiguration cannot be used, so nothing is served",
+        "The AuthplaneConfiguration cannot be used, so no host is served. Correct it.",
     )
     assert (plain_hosts(made.graph), secure_hosts(made.graph), fallback(made.graph)) == ((), (), None)
 
@@ -195,11 +195,17 @@ def test_one_duration_in_two_spellings_is_the_same() -> None:
 
 
 BAD = {
-    "no unit": ("requestTimeout: '30'", 'unable to parse timeout string "30": time: invalid duration "30"'),
-    "no end to connecting": ("connectTimeout: infinity", '"infinity" is not possible here: this wait has to end'),
+    "no unit": (
+        "requestTimeout: '30'",
+        'unable to parse timeout string "30": time: invalid duration "30". Use one such as "10s".',
+    ),
+    "no end to connecting": (
+        "connectTimeout: infinity",
+        '"infinity" is not allowed: this timeout cannot be disabled. Set a duration.',
+    ),
     "no end to closing": (
         "connectionShutdownGracePeriod: infinite",
-        '"infinite" is not possible here: this wait has to end',
+        '"infinite" is not allowed: this timeout cannot be disabled. Set a duration.',
     ),
 }
 
@@ -209,7 +215,7 @@ def test_a_duration_that_cannot_be_used_serves_nothing(text: str, message: str) 
     made = world(theirs=theirs(f"envoy: {{timeouts: {{{text}}}}}"))
     assert made.problems("ContourConfiguration") == [("TimeoutPolicyNotValid", message)]
     assert made.problems("HTTPProxy") == [
-        ("ConfigurationNotValid", "the ContourConfiguration cannot be used, so nothing is served")
+        ("ConfigurationNotValid", "The ContourConfiguration cannot be used, so no host is served. Correct it.")
     ]
     assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 
@@ -226,7 +232,9 @@ def test_a_longest_check_that_is_no_duration_serves_nothing() -> None:
 )
 def test_a_configuration_that_cannot_be_read_serves_nothing(kind: str, document: str) -> None:
     made = world(configuration=document)
-    assert made.problems("HTTPProxy") == [("ConfigurationNotValid", f"the {kind} cannot be used, so nothing is served")]
+    assert made.problems("HTTPProxy") == [
+        ("ConfigurationNotValid", f"The {kind} cannot be used, so no host is served. Correct it.")
+    ]
     assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 
 

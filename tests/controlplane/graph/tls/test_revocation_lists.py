@@ -48,7 +48,7 @@ def test_lists_are_read_and_everything_around_them_is_left_out(kind: str) -> Non
     assert revocation_lists(resources(text, kind=kind), NAME) == revoked(1) + revoked(2)
 
 
-UNREADABLE = "invalid CRL: it holds no readable certificate revocation lists"
+UNREADABLE = "invalid CRL: it has no readable certificate revocation lists"
 BAD = {
     "no text": (resources(b""), 'empty "crl.pem" key'),
     "another key": (resources(revoked(1), key="ca.crt"), 'empty "crl.pem" key'),

@@ -194,7 +194,7 @@ def test_limits_in_annotations_of_a_target_are_not_read_and_that_is_a_warning() 
         (
             "IgnoredField",
             f'ignoring annotation "projectcontour.io/{limit}" of Service "default/auth"; the limits of '
-            'ExtensionClusters are set by ".Spec.CircuitBreakerPolicy"',
+            'ExtensionClusters are set by ".Spec.CircuitBreakerPolicy". Set that instead.',
         )
         for limit in ("max-connections", "max-retries")
     ]

@@ -157,7 +157,7 @@ def test_weights_that_envoy_cannot_add_up_are_an_error() -> None:
     most = 2**32 - 1
     made = world(extension=targets(f"name: auth, port: 9443, weight: {most}", "name: auth, port: 9443, weight: 1"))
     assert made.problems("ExtensionService") == [
-        ("TargetWeightsNotValid", f"the weights of all services together must be at most {most}")
+        ("TargetWeightsNotValid", f"The weights of all services exceed {most} together. Lower them.")
     ]
     assert cluster_of(made) is None
 
@@ -200,17 +200,17 @@ def test_a_mix_of_endpoints_and_names_outside_is_an_error() -> None:
     assert made.problems("ExtensionService") == [
         (
             "UnsupportedServiceType",
-            'Service "default/outside" is of type "ExternalName" and Service "default/auth" is not; all services of an '
-            "ExtensionService must be, or none.",
+            'Service "default/outside" is of type "ExternalName" and Service "default/auth" is not. '
+            "Use one type for all services.",
         )
     ]
     assert cluster_of(made) is None
 
 
 REFUSED = {
-    "localhost": "that points to localhost, this is not allowed",
-    "169.254.169.254": "that points to a link-local address, this is not allowed",
-    "not a name": "whose externalName 'not a name' is not a DNS name",
+    "localhost": "that points to localhost, this is not allowed. Use an EndpointSlice.",
+    "169.254.169.254": "that points to a link-local address, this is not allowed. Use an EndpointSlice.",
+    "not a name": "whose externalName 'not a name' is not a DNS name. Correct it.",
 }
 
 

@@ -10,11 +10,20 @@ from authplane.controlplane.graph.upstreams.external_names import external_host,
 
 ELSEWHERE: Final = NameRules(allowed=ExternalNames.ELSEWHERE)
 ANYWHERE: Final = NameRules(allowed=ExternalNames.ANYWHERE)
-CLUSTER: Final = "is an ExternalName service that points to a name of the cluster, this is not allowed"
-WRITTEN: Final = "is an ExternalName service that points to whichever address the name says, this is not allowed"
-LOCALHOST: Final = "is an ExternalName service that points to localhost, this is not allowed"
-LINK: Final = "is an ExternalName service that points to a link-local address, this is not allowed"
-METADATA: Final = "is an ExternalName service that points to the metadata of this machine, this is not allowed"
+CLUSTER: Final = (
+    "is an ExternalName service that points to a name of the cluster, this is not allowed. Use an EndpointSlice."
+)
+WRITTEN: Final = (
+    "is an ExternalName service that points to an address that is part of the name, this "
+    "is not allowed. Use an EndpointSlice."
+)
+LOCALHOST: Final = "is an ExternalName service that points to localhost, this is not allowed. Use an EndpointSlice."
+LINK: Final = (
+    "is an ExternalName service that points to a link-local address, this is not allowed. Use an EndpointSlice."
+)
+METADATA: Final = (
+    "is an ExternalName service that points to a cloud metadata address, this is not allowed. Use an EndpointSlice."
+)
 
 LOCAL: Final = {
     "localhost": LOCALHOST,
@@ -127,7 +136,7 @@ NOT_NAMES: Final = [
 @pytest.mark.parametrize("rules", [ELSEWHERE, ANYWHERE])
 def test_what_is_no_dns_name_is_refused_always(written: str, rules: NameRules) -> None:
     problem = external_name_problem(written, rules)
-    assert problem == f"is an ExternalName service whose externalName {written!r} is not a DNS name"
+    assert problem == f"is an ExternalName service whose externalName {written!r} is not a DNS name. Correct it."
 
 
 @pytest.mark.requirement("T03")

@@ -173,7 +173,8 @@ def test_a_way_to_balance_that_is_not_supported_is_a_warning(strategy: str) -> N
     assert made.warnings("HTTPProxy") == [
         (
             "IgnoredField",
-            f'ignoring field "Spec.Routes.LoadBalancerPolicy"; {strategy} load balancer policy is not supported',
+            f'ignoring field "Spec.Routes.LoadBalancerPolicy"; {strategy} load balancer policy is not '
+            "supported. Use RoundRobin, WeightedLeastRequest or Random.",
         )
     ]
     assert [cluster.name for cluster in clusters(made)] == [NAME]
@@ -233,8 +234,8 @@ def test_routes_lead_to_no_name_outside_unless_it_is_enabled(settings: str) -> N
     assert made.problems("HTTPProxy") == [
         (
             "ServiceUnresolvedReference",
-            "Spec.Routes unresolved service reference: default/outside is an ExternalName service; "
-            "set enableExternalNameService: true to allow them",
+            "Spec.Routes unresolved service reference: default/outside is an ExternalName service. "
+            "Set enableExternalNameService: true to allow them.",
         )
     ]
     secure = made.secure()
@@ -250,7 +251,7 @@ def test_a_name_that_leads_here_or_into_the_cluster_is_refused(name: str) -> Non
     made = routed("{name: outside, port: 443}", outside=outside, settings=ENABLED)
     [(reason, message)] = made.problems("HTTPProxy")
     assert reason == "ServiceUnresolvedReference"
-    assert message.endswith("this is not allowed")
+    assert message.endswith("this is not allowed. Use an EndpointSlice.")
 
 
 SETTINGS = """
@@ -280,7 +281,8 @@ def test_limits_are_those_of_the_gateway_unless_the_service_has_its_own() -> Non
     assert made.warnings("HTTPProxy") == [
         (
             "IgnoredField",
-            'ignoring annotation "projectcontour.io/max-retries" of Service "default/echo"; it is not a number',
+            'ignoring annotation "projectcontour.io/max-retries" of Service "default/echo"; it is not '
+            "a number. Correct it.",
         )
     ]
 

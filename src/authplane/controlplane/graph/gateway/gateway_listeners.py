@@ -95,9 +95,14 @@ def _checked(listener: Listener, names: Collection[str], taken: Collection[int],
         return listener
     if listener.section in names:
         with problems.at("name"):
-            return replace(listener, not_accepted=_fault("Invalid", f"{listener.section!r} stands twice", problems))
+            return replace(
+                listener,
+                not_accepted=_fault(
+                    "Invalid", f"Another listener has the name {listener.section!r}. Rename one of them.", problems
+                ),
+            )
     if listener.port in taken:
-        message = f"port {listener.port} is where HTTPProxies are served"
+        message = f"Port {listener.port} serves HTTPProxies. Use another port."
         with problems.at("port"):
             return replace(listener, not_accepted=_fault("PortUnavailable", message, problems))
     return listener
@@ -121,11 +126,15 @@ def _without_conflicts(found: Iterable[Listener], report: Callable[[ObjectName],
 
 
 def _conflict(listener: Listener, owner: Listener, problems: Problems) -> Fault:
-    whose = f"listener {owner.section!r} of Gateway {owner.gateway}"
+    whose = f"Listener {owner.section!r} of Gateway {owner.gateway}"
     if listener.secure != owner.secure:
-        return _fault("ProtocolConflict", f"{whose} has another protocol on port {listener.port}", problems)
+        return _fault(
+            "ProtocolConflict", f"{whose} has another protocol on port {listener.port}. Use another port.", problems
+        )
     host = "every host" if listener.hostname == ANY else repr(listener.hostname)
-    return _fault("HostnameConflict", f"{whose} has {host} on port {listener.port}", problems)
+    return _fault(
+        "HostnameConflict", f"{whose} has {host} on port {listener.port}. Use another host name or port.", problems
+    )
 
 
 def _fault(reason: str, message: str, problems: Problems) -> Fault:
@@ -172,27 +181,31 @@ class _Read:
         problems = self._problems
         if written.protocol not in _PROTOCOLS:
             with problems.at("protocol"):
-                return _fault("UnsupportedProtocol", f"{written.protocol!r} is neither HTTP nor HTTPS", problems)
+                return _fault(
+                    "UnsupportedProtocol",
+                    f"Protocol {written.protocol!r} is not supported. Supported: HTTP, HTTPS.",
+                    problems,
+                )
         wrong = hostname_problem(written.hostname.lower()) if written.hostname else ""
         if wrong:
             with problems.at("hostname"):
                 return _fault("Invalid", f"{written.hostname!r} {wrong}", problems)
         if written.protocol == "HTTP" and written.tls is not None:
             with problems.at("tls"):
-                return _fault("Invalid", "a listener for HTTP has no TLS", problems)
+                return _fault("Invalid", "An HTTP listener has no TLS. Remove tls, or set protocol to HTTPS.", problems)
         if written.tls is not None and written.tls.mode != "Terminate":
             with problems.at("tls", "mode"):
-                return _fault("Invalid", "a listener for HTTPS has to end TLS: Terminate", problems)
+                return _fault("Invalid", "An HTTPS listener must terminate TLS. Set mode to Terminate.", problems)
         return None
 
     def _tls(self, written: GatewayListener) -> tuple[tuple[Certificate, ...], ClientCertificates | None]:
         tls = written.tls
         if tls is None or not tls.certificate_refs:
-            self._add("InvalidCertificateRef", "there is no certificate to show: give certificateRefs")
+            self._add("InvalidCertificateRef", "The listener has no certificate. Set certificateRefs.")
             return (), None
         if tls.options:
             with self._problems.at("options"):
-                self._problems.warn("IgnoredField", "there are no options of TLS here")
+                self._problems.warn("IgnoredField", "TLS options are not supported and have no effect. Remove them.")
         certificates = []
         for index, ref in enumerate(tls.certificate_refs):
             with self._problems.at("certificateRefs", index):
@@ -211,8 +224,8 @@ class _Read:
             with self._problems.at("mode"):
                 self._problems.warn(
                     "ClientNotVerified",
-                    "clients may come without a certificate; one that cannot be verified is refused all the same: "
-                    "it would prove an identity",
+                    "Clients may connect without a certificate. Envoy still rejects a certificate that it cannot "
+                    "verify. Ignore this if intended.",
                 )
         bundles = []
         for index, ref in enumerate(written.ca_certificate_refs):
@@ -223,11 +236,14 @@ class _Read:
     def _secret(self, ref: SecretRef, wrong_kind: str) -> ObjectName | None:
         """Return the Secret that is named, if the Gateway may name it."""
         if (ref.group, ref.kind) != ("", "Secret"):
-            self._add(wrong_kind, f"only a Secret can be used, not a {ref.kind!r} of {ref.group!r}")
+            self._add(wrong_kind, f"{ref.kind!r} of {ref.group!r} cannot be used here. Refer to a Secret.")
             return None
         name = ObjectName(ref.namespace or self._gateway.namespace, ref.name)
         if not self._trusted and not may_use(self._resources, self._gateway, name):
-            self._add("RefNotPermitted", f'no ReferenceGrant lets Gateway "{self._gateway}" refer to Secret "{name}"')
+            self._add(
+                "RefNotPermitted",
+                f'No ReferenceGrant lets Gateway "{self._gateway}" refer to Secret "{name}". Add one.',
+            )
             return None
         return name
 
@@ -237,7 +253,7 @@ class _Read:
             return None
         found = server_certificate(self._resources, name)
         if isinstance(found, Unusable):
-            self._add("InvalidCertificateRef", f'Secret "{name}" is invalid: {found}')
+            self._add("InvalidCertificateRef", f'Secret "{name}" is invalid: {found}. Add or correct it.')
             return None
         return found
 
@@ -247,7 +263,7 @@ class _Read:
             return b""
         found = ca_bundle(self._resources, name)
         if isinstance(found, Unusable):
-            self._add("InvalidCACertificateRef", f'Secret "{name}" is invalid: {found}')
+            self._add("InvalidCACertificateRef", f'Secret "{name}" is invalid: {found}. Add or correct it.')
             return b""
         return found
 
@@ -256,7 +272,7 @@ class _Read:
         others = [each for each in allowed.kinds if (each.group, each.kind) != _ROUTE_KIND]
         if others:
             with self._problems.at("allowedRoutes", "kinds"):
-                self._add("InvalidRouteKinds", f"only HTTPRoutes can attach, not {others[0].kind!r}")
+                self._add("InvalidRouteKinds", f"{others[0].kind!r} cannot attach to a listener. Use HTTPRoute.")
         return len(others) < len(allowed.kinds) or not allowed.kinds
 
     def _add(self, reason: str, message: str) -> None:

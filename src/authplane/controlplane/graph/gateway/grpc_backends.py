@@ -96,27 +96,35 @@ def _check(server: PolicyServer, written: GrpcBackend, problems: Problems) -> Po
     # gRPC has no target of several names, and none of several addresses with TLS.
     where = server.addresses[0]
     if len(server.addresses) > 1:
-        problems.warn("PolicyServerFirstAddress", "gRPC servers use the first of policyServer.addresses only")
+        problems.warn(
+            "PolicyServerFirstAddress",
+            "gRPC servers use only the first of policyServer.addresses. Ignore this if intended.",
+        )
     target = _target(where)
     provider = written.policy_server_ca_provider
     with problems.at("policyServerCaProvider"):
         match server.tls:
             case Plaintext():
                 if provider is not None:
-                    problems.add("PolicyServerNotValid", "the policyServer of the configuration is reached without TLS")
+                    problems.add(
+                        "PolicyServerNotValid",
+                        "policyServer of the configuration has no TLS. Remove this field, or set policyServer.caFile.",
+                    )
                     return None
                 return PolicyCheck(target=target, timeout=server.timeout)
             case VerifiedTls(server_name=name):
                 if provider is None:
                     problems.add(
                         "PolicyServerNotValid",
-                        "the policyServer of the configuration has TLS: say which certificate provider has its CA",
+                        "policyServer of the configuration has TLS. Set this field to the certificate "
+                        "provider of its CA.",
                     )
                     return None
                 if not isinstance(where, OverTcp) or name != where.host:
                     problems.add(
                         "PolicyServerNotValid",
-                        f"a gRPC server cannot ask for the certificate of {name!r}: only for that of the address",
+                        f"A gRPC server verifies the host of the address, not {name!r}. Use an address "
+                        "whose host is in the certificate.",
                     )
                     return None
                 own = _own(server, written, problems)
@@ -159,5 +167,6 @@ def _doubt(ref: Ref, written: GrpcBackend, policies: Policies | None, problems: 
     if attachment is not None and uses_certificates(attachment) and not asked:
         with problems.at("tls"):
             problems.warn(
-                "SourceNeverMatches", "policies ask for certificates, and without 'clientCaProvider' nobody shows one"
+                "SourceNeverMatches",
+                "Policies require client certificates, but clients cannot present any. Set clientCaProvider.",
             )

@@ -247,21 +247,31 @@ class _Attachment:
             if ref.section_name in {"", each.section} and ref.port in {None, each.port}
         ]
         if not named:
-            return self._fault("NoMatchingParent", f"Gateway {gateway} has no such listener, or is not there")
+            return self._fault(
+                "NoMatchingParent",
+                f"Gateway {gateway} does not exist or has no such listener. Correct parentRefs, or add it.",
+            )
         admitting = [each for each in named if each.admits(namespace)]
         if not admitting:
-            return self._fault("NotAllowedByListeners", f"Gateway {gateway} does not admit routes of this namespace")
+            return self._fault(
+                "NotAllowedByListeners",
+                f"Gateway {gateway} does not admit routes of this namespace. Change its allowedRoutes.",
+            )
         places = [
             (listener, host) for listener in admitting for host in self._hosts(listener) if self._owns(listener, host)
         ]
         if not places:
             return self._fault(
-                "NoMatchingListenerHostname", f"no listener of Gateway {gateway} has a host of the route"
+                "NoMatchingListenerHostname",
+                f"No listener of Gateway {gateway} has a host name of this route. Correct hostnames.",
             )
         self.listeners += (listener for listener, _ in places)
         served = [place for place in places if place[0].served]
         if not served:
-            return self._fault("NoReadyListeners", f"the listeners of Gateway {gateway} that admit it are not valid")
+            return self._fault(
+                "NoReadyListeners",
+                f"The listeners of Gateway {gateway} for this route are not valid. Correct the Gateway.",
+            )
         self.places += served
         return None
 

@@ -121,7 +121,7 @@ def _idle(annotations: Mapping[str, str], settings: Settings, problems: Problems
     parsed = parse_timeout(text)
     if parsed is None or isinstance(parsed, UseDefault):
         with problems.at("metadata", "annotations", IDLE_TIMEOUT):
-            wrong = f"{text!r} is not a duration such as '10m', or 'infinity'. Until it is, streamIdleTimeout applies"
+            wrong = f"{text!r} is not a duration, so streamIdleTimeout applies. Use one such as '10m', or 'infinity'."
             problems.add("AnnotationInvalid", wrong)
         return UseDefault()
     return parsed
@@ -187,7 +187,7 @@ class _Build:
         tls = self._tls.find(service, mcp.port, self._resources, self._settings, problems)
         if isinstance(tls, TlsRefused):
             with problems.at("serviceName"):
-                problems.add("TLSUpstreamValidation", f"BackendTLSPolicy cannot be followed: {tls.message}")
+                problems.add("TLSUpstreamValidation", f"BackendTLSPolicy cannot be applied. {tls.message}")
             return None
         cluster = ServiceCluster(
             name=f"backend/{ref}",
@@ -212,15 +212,18 @@ class _Build:
         rules = self._settings.names
         with problems.at("hostname"):
             if rules.allowed is ExternalNames.NOWHERE:
-                problems.add("HostnameNotPermitted", "hosts outside are switched off for the whole gateway")
+                problems.add("HostnameNotPermitted", "External hosts are disabled for this gateway. Use serviceName.")
                 return None
             if parse_ip_address(host) is not None or external_name_problem(host, _ANYWHERE):
-                problems.add("HostnameNotPermitted", f"{written!r} is not a DNS name such as 'mcp.example.com'")
+                problems.add(
+                    "HostnameNotPermitted", f"{written!r} is not a DNS name. Use one such as 'mcp.example.com'."
+                )
                 return None
             if external_name_problem(host, rules):
                 problems.add(
                     "HostnameNotPermitted",
-                    f"{written!r} leads to this machine or to what tells it its credentials, this is not allowed",
+                    f"{written!r} is a loopback or metadata address, which is not allowed here. Use "
+                    "serviceName with an EndpointSlice.",
                 )
                 return None
         cluster = ServiceCluster(

@@ -37,7 +37,7 @@ from authplane.resources.kinds.gateway import (
 _UNSUPPORTED: Final = "UnsupportedValue"
 _METHOD: Final = re.compile(r"[A-Z]{1,32}")
 _DURATION: Final = re.compile(r"(?:[0-9]{1,5}(?:h|m|s|ms)){1,4}")
-_REMOVE: Final = "remove it, or use URLRewrite alone"
+_REMOVE: Final = "Remove it, or use only URLRewrite."
 METHOD: Final = ":method"
 
 
@@ -53,7 +53,7 @@ def read_match(written: HTTPRouteMatch, problems: Problems) -> Match:
     if written.method:
         if not _METHOD.fullmatch(written.method):
             with problems.at("method"):
-                problems.add(_UNSUPPORTED, f"{written.method!r} is not a method such as 'GET'")
+                problems.add(_UNSUPPORTED, f"{written.method!r} is not an HTTP method. Use one such as 'GET'.")
         headers.append(HeaderMatch(name=METHOD, test=TextTest.EXACT, text=written.method))
     query = []
     with problems.at("queryParams"):
@@ -106,14 +106,14 @@ def _first_of_each(written: Sequence[_Named], *, ignore_case: bool) -> Iterator[
 def _header(written: _Named, problems: Problems) -> HeaderMatch:
     if not is_header_name(written.name):
         with problems.at("name"):
-            problems.add(_UNSUPPORTED, f"{written.name!r} is not the name of a header")
+            problems.add(_UNSUPPORTED, f"{written.name!r} is not a header name. Use letters, digits and hyphens.")
     return HeaderMatch(name=written.name.lower(), test=_test(written, problems), text=written.value)
 
 
 def _query(written: _Named, problems: Problems) -> QueryMatch:
     if not (written.name.isascii() and written.name.isprintable()):
         with problems.at("name"):
-            problems.add(_UNSUPPORTED, f"{written.name!r} is not the name of a parameter")
+            problems.add(_UNSUPPORTED, f"{written.name!r} is not a query parameter name. Use printable ASCII.")
     return QueryMatch(name=written.name, test=_test(written, problems), text=written.value)
 
 
@@ -125,7 +125,7 @@ def _test(written: _Named, problems: Problems) -> TextTest:
                 problems.add(_UNSUPPORTED, f"{written.value!r} {wrong}")
             return TextTest.REGEX
         if not (written.value.isascii() and written.value.isprintable()):
-            problems.add(_UNSUPPORTED, f"{written.value!r} is not what a request could hold")
+            problems.add(_UNSUPPORTED, f"{written.value!r} cannot occur in a request. Use printable ASCII.")
         return TextTest.EXACT
 
 
@@ -139,14 +139,14 @@ def read_rewrite(
     for index, each in enumerate(filters):
         if not each.supported:
             with problems.at(index):
-                problems.add(_UNSUPPORTED, f"{each.type} is not supported here, so the route is not served; {_REMOVE}")
+                problems.add(_UNSUPPORTED, f"{each.type} is not supported, so the route is not served. {_REMOVE}")
     rewrites = [(index, each) for index, each in enumerate(filters) if each.supported]
     if len(rewrites) > 1:
-        problems.add(_UNSUPPORTED, "one filter of a type is enough")
+        problems.add(_UNSUPPORTED, "URLRewrite is set more than once. Remove all but one.")
     for index, each in rewrites[:1]:
         with problems.at(index):
             if each.url_rewrite is None:
-                problems.add(_UNSUPPORTED, "URLRewrite needs urlRewrite")
+                problems.add(_UNSUPPORTED, "The filter URLRewrite has no urlRewrite. Set it.")
                 return None, ""
             with problems.at("urlRewrite"):
                 return _rewrite(each.url_rewrite, paths, problems)
@@ -160,7 +160,7 @@ def _rewrite(
     wrong = hostname_problem(host) if host else ""
     if wrong or host.startswith("*"):
         with problems.at("hostname"):
-            problems.add(_UNSUPPORTED, f"{written.hostname!r} {wrong or 'must be one name'}")
+            problems.add(_UNSUPPORTED, f"{written.hostname!r} {wrong or 'is a wildcard. Use one DNS name.'}")
     if written.path is None:
         return None, host
     with problems.at("path"):
@@ -172,7 +172,7 @@ def _new_path(written: PathModifier, paths: Iterable[PathMatch], problems: Probl
     given = written.replace_full_path if whole else written.replace_prefix_match
     other = written.replace_prefix_match if whole else written.replace_full_path
     if given is None or other is not None:
-        problems.add(_UNSUPPORTED, f"{written.type} needs its own field, and no other")
+        problems.add(_UNSUPPORTED, f"{written.type} needs its own field and no other. Set only that field.")
         return None
     path = given or "/"
     wrong = target_problem(path)
@@ -181,7 +181,10 @@ def _new_path(written: PathModifier, paths: Iterable[PathMatch], problems: Probl
     if whole:
         return NewPath(path)
     if not all(isinstance(each, Segments | Prefix) for each in paths):
-        problems.add(_UNSUPPORTED, "ReplacePrefixMatch needs matches of the type PathPrefix")
+        problems.add(
+            _UNSUPPORTED,
+            "ReplacePrefixMatch requires matches of type PathPrefix. Change the matches, or use ReplaceFullPath.",
+        )
     return NewPrefix(path.rstrip("/") or "/")
 
 
@@ -203,7 +206,7 @@ def read_timeout(written: RouteTimeouts | None, otherwise: Timeout, problems: Pr
         request = _duration(written.request, "request", problems)
         backend = _duration(written.backend_request, "backendRequest", problems)
         if isinstance(request, After) and isinstance(backend, After) and backend.duration > request.duration:
-            problems.add(_UNSUPPORTED, "backendRequest must not be longer than request")
+            problems.add(_UNSUPPORTED, "backendRequest is longer than request. Lower it.")
     if isinstance(backend, After):
         return backend
     return otherwise if isinstance(request, UseDefault) else request
@@ -215,7 +218,7 @@ def _duration(text: str, field: str, problems: Problems) -> Timeout:
     parsed = parse_timeout(text) if _DURATION.fullmatch(text) else None
     if parsed is None:
         with problems.at(field):
-            problems.add(_UNSUPPORTED, f"{text!r} is not a duration such as '10s'")
+            problems.add(_UNSUPPORTED, f"{text!r} is not a duration. Use one such as '10s'.")
         return UseDefault()
     # Gateway API: zero disables the timeout.
     return Disabled() if isinstance(parsed, UseDefault) else parsed

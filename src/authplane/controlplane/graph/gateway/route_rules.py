@@ -159,13 +159,16 @@ class _Read:
         target = Ref(ref.kind, ref.namespace or self._ref.namespace, ref.name)
         if ref.filters:
             with self._problems.at("filters"):
-                self._problems.add("UnsupportedValue", "filters of a backend are not supported here; remove them")
+                self._problems.add("UnsupportedValue", "Filters of a backend are not supported. Remove them.")
         is_backend = ref.kind in {"Backend", "XBackend"} and ref.group in _AGENTIC
         if not is_backend and (ref.group, ref.kind) != ("", "Service"):
-            self._add("InvalidKind", f"{ref.kind!r} of {ref.group!r} is neither a Service nor a Backend")
+            self._add("InvalidKind", f"{ref.kind!r} of {ref.group!r} is not supported. Use Service or Backend.")
         elif not may_refer(self._beside.resources, self._ref, target):
             origin = f'HTTPRoute "{self._ref.object_name}"'
-            self._add("RefNotPermitted", f'no ReferenceGrant lets {origin} refer to {ref.kind} "{target.object_name}"')
+            self._add(
+                "RefNotPermitted",
+                f'No ReferenceGrant lets {origin} refer to {ref.kind} "{target.object_name}". Add one.',
+            )
         elif is_backend:
             return self._protected(target, ref.weight, host)
         else:
@@ -178,9 +181,11 @@ class _Read:
         found = self._beside.backends.get(ref)
         tokens, shadowed = self._beside.covers[ref.object_name]
         if found is None or found.cluster is None:
-            why = "cannot be used" if found is not None or ref in self._beside.resources.broken else "not found"
+            why = "not found. Add it."
             if is_grpc(self._beside.resources, ref):
-                why = "is a gRPC server, which no Gateway leads to"
+                why = "is a gRPC server, and a Gateway serves only MCP servers. Use a Backend of type MCP."
+            elif found is not None or ref in self._beside.resources.broken:
+                why = "cannot be used. See its own status."
             self._add("BackendNotFound", f'{ref.kind} "{ref.object_name}" {why}')
             return RuleBackend(target=ref, tokens=tokens, cluster=None, weight=weight)
         host = found.host or host
@@ -196,7 +201,7 @@ class _Read:
 
     def _service(self, ref: Ref, written: HTTPBackendRef) -> str | None:
         if written.port is None:
-            self._add("BackendNotFound", f'a port of Service "{ref.object_name}" must be given')
+            self._add("BackendNotFound", f'The reference to Service "{ref.object_name}" has no port. Set port.')
             return None
         found = self._beside.clusters[Wanted(service=ref.object_name, port=written.port)]
         for each in found.problems:

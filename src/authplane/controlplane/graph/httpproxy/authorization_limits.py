@@ -6,21 +6,21 @@ from authplane.controlplane.graph.settings.gateway_settings import Disabling, Se
 from authplane.core.problems import Problems
 from authplane.core.timeouts import After, Disabled, Timeout, UseDefault
 
-_THE_SETTINGS: Final = "the AuthplaneConfiguration does not allow it"
+_OPERATOR: Final = "or ask the operator to change the AuthplaneConfiguration."
 
 
 def require_fail_open_permitted(settings: Settings, problems: Problems) -> None:
     """Report ``failOpen`` where it is not allowed."""
     if not settings.may_fail_open:
         with problems.at("failOpen"):
-            problems.add("AuthFailOpenNotPermitted", f"requests may not go through without an answer: {_THE_SETTINGS}")
+            problems.add("AuthFailOpenNotPermitted", f"failOpen is not permitted. Remove it, {_OPERATOR}")
 
 
 def require_shadow_permitted(settings: Settings, problems: Problems) -> bool:
     """Report a host that is not to be enforced, where that is not allowed; return whether it is."""
     if settings.may_fail_open and settings.disabling is not Disabling.NOBODY:
         return True
-    problems.add("AuthShadowNotPermitted", f"authorization must be enforced, not only tried: {_THE_SETTINGS}")
+    problems.add("AuthShadowNotPermitted", f"Shadow mode is not permitted. Remove the annotation, {_OPERATOR}")
     return False
 
 
@@ -35,13 +35,13 @@ def require_disabling_permitted(settings: Settings, root: str, namespace: str, p
         case Disabling.ROOT_NAMESPACE:
             if namespace == root:
                 return True
-            why = f'only HTTPProxies in the namespace of their root, "{root}", may disable it'
+            why = f'Only HTTPProxies in the namespace of the root, "{root}", may disable authorization.'
         case Disabling.NOBODY:
-            why = _THE_SETTINGS
+            why = "Disabling authorization is not permitted."
         case _:
             assert_never(settings.disabling)
     with problems.at("authPolicy", "disabled"):
-        problems.add("AuthDisablingNotPermitted", f"authorization may not be disabled here: {why}")
+        problems.add("AuthDisablingNotPermitted", f"{why} Remove disabled, {_OPERATOR}")
     return False
 
 
@@ -54,5 +54,5 @@ def require_short(timeout: Timeout, settings: Settings, problems: Problems) -> N
         with problems.at("responseTimeout"):
             problems.add(
                 "AuthResponseTimeoutNotPermitted",
-                f"a check may not take longer than {longest.total_seconds():g} s: {_THE_SETTINGS}",
+                f"A check may take at most {longest.total_seconds():g} s. Lower the timeout, {_OPERATOR}",
             )

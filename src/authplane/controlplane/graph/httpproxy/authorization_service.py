@@ -63,7 +63,7 @@ def _protocol(written: Authorization, extension: Extension, where: str, problems
             problems.add(
                 "AuthProtocolMismatch",
                 f'{where}.ServiceRef extension service "{extension.object_name}" speaks "{extension.version.value}", '
-                "and a check over grpc needs h2 or h2c; change its protocol or set serviceType to http",
+                "and a check over gRPC needs h2 or h2c. Change its protocol, or set serviceType to http.",
             )
     return OverGrpc(authority=extension.authority) if settled else None
 
@@ -78,7 +78,8 @@ def _over_http(written: Authorization, where: str, problems: Problems) -> OverHt
             settled = False
             with problems.at("pathPrefix"):
                 problems.add(
-                    "AuthBadHTTPSettings", f"{where}.HTTPServerSettings.PathPrefix must be a path such as '/verify'"
+                    "AuthBadHTTPSettings",
+                    f"{where}.HTTPServerSettings.PathPrefix is not a path. Use one such as '/verify'.",
                 )
         asked = _header_names(settings.allowed_authorization_headers, "AllowedAuthorizationHeaders", where, problems)
         answered = _header_names(settings.allowed_upstream_headers, "AllowedUpstreamHeaders", where, problems)

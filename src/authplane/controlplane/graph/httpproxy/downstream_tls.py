@@ -51,7 +51,7 @@ def _limits(tls: Tls, everywhere: TlsLimits, problems: Problems) -> TlsLimits:
     """Return what a host may negotiate: the stricter of its own versions and those of the installation."""
     minimum = _version(tls.minimum_protocol_version, "minimumProtocolVersion", NO_LIMITS.minimum, problems)
     maximum = _version(tls.maximum_protocol_version, "maximumProtocolVersion", NO_LIMITS.maximum, problems)
-    greater = "the minimum protocol version is greater than the maximum protocol version"
+    greater = "the minimum protocol version is greater than the maximum protocol version. Change one of them."
     stricter = replace(everywhere, minimum=max(minimum, everywhere.minimum), maximum=min(maximum, everywhere.maximum))
     if maximum < minimum:
         problems.add("TLSConfigNotValid", f"Spec.Virtualhost.TLS {greater}")
@@ -66,43 +66,58 @@ def _version(written: str, field: str, default: str, problems: Problems) -> str:
         return written
     if written:
         with problems.at(field):
-            problems.warn("IgnoredField", f'"{written}" is neither 1.2 nor 1.3, so {default} is used; correct it')
+            problems.warn("IgnoredField", f'"{written}" is neither 1.2 nor 1.3, so {default} is used. Correct it.')
     return default
 
 
 def _require_compatible(tls: Tls, problems: Problems) -> None:
     if tls.passthrough:
-        problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS passthrough is not supported")
+        problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS passthrough is not supported. Set secretName instead.")
         if tls.enable_fallback_certificate:
             problems.add(
                 "TLSIncompatibleFeatures",
-                "Spec.VirtualHost.TLS: both Passthrough and enableFallbackCertificate were specified",
+                "Spec.VirtualHost.TLS: both Passthrough and enableFallbackCertificate were specified. "
+                "Remove one of them.",
             )
         if tls.client_validation is not None:
             problems.add(
                 "TLSIncompatibleFeatures",
-                "Spec.VirtualHost.TLS passthrough cannot be combined with tls.clientValidation",
+                "Spec.VirtualHost.TLS passthrough cannot be combined with tls.clientValidation. Remove one of them.",
             )
     if tls.enable_fallback_certificate and tls.client_validation is not None:
-        problems.add("TLSIncompatibleFeatures", "Spec.Virtualhost.TLS fallback & client validation are incompatible")
+        problems.add(
+            "TLSIncompatibleFeatures",
+            "Spec.Virtualhost.TLS fallback & client validation are incompatible. Remove one of them.",
+        )
 
 
 def _certificate(tls: Tls, namespace: str, shared: BuildContext, problems: Problems) -> Certificate | None:
     if not tls.secret_name:
         if not tls.passthrough:
-            problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS: neither Passthrough nor SecretName were specified")
+            problems.add(
+                "TLSConfigNotValid",
+                "Spec.VirtualHost.TLS: neither Passthrough nor SecretName were specified. Set secretName.",
+            )
         return None
     if tls.passthrough:
-        problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS: both Passthrough and SecretName were specified")
+        problems.add(
+            "TLSConfigNotValid",
+            "Spec.VirtualHost.TLS: both Passthrough and SecretName were specified. Remove passthrough.",
+        )
     name = secret_name(tls.secret_name, namespace)
     with problems.at("secretName"):
         if not may_use(shared.resources, name, namespace):
-            message = f'Spec.VirtualHost.TLS Secret "{name}" certificate delegation not permitted'
+            message = (
+                f'Spec.VirtualHost.TLS Secret "{name}" certificate delegation not permitted. Add '
+                "a TLSCertificateDelegation."
+            )
             problems.add("DelegationNotPermitted", message)
             return None
         found = server_certificate(shared.resources, name)
         if isinstance(found, Unusable):
-            problems.add("SecretNotValid", f'Spec.VirtualHost.TLS Secret "{name}" is invalid: {found}')
+            problems.add(
+                "SecretNotValid", f'Spec.VirtualHost.TLS Secret "{name}" is invalid: {found}. Add or correct it.'
+            )
             return None
         return found
 
@@ -114,19 +129,21 @@ def _fallback(namespace: str, shared: BuildContext, problems: Problems) -> Certi
             problems.add(
                 "FallbackNotPresent",
                 "Spec.Virtualhost.TLS enabled fallback but the fallback Certificate Secret is not configured in "
-                "Contour configuration file",
+                "Contour configuration file. Set tls.fallback-certificate there.",
             )
             return None
         if not may_use(shared.resources, name, namespace):
             problems.add(
                 "FallbackNotDelegated",
-                f'Spec.VirtualHost.TLS Secret "{name}" is not configured for certificate delegation',
+                f'Spec.VirtualHost.TLS Secret "{name}" is not configured for certificate delegation. '
+                "Add a TLSCertificateDelegation.",
             )
             return None
         found = server_certificate(shared.resources, name)
         if isinstance(found, Unusable):
             problems.add(
-                "FallbackNotValid", f'Spec.Virtualhost.TLS Secret "{name}" fallback certificate is invalid: {found}'
+                "FallbackNotValid",
+                f'Spec.Virtualhost.TLS Secret "{name}" fallback certificate is invalid: {found}. Add or correct it.',
             )
             return None
         return found
@@ -140,7 +157,7 @@ def _clients(given: ClientValidation, namespace: str, shared: BuildContext, prob
             name = secret_name(given.ca_secret, namespace)
             ca = _bundle("CA", name, ca_bundle, namespace, shared, problems)
     elif not given.skip_client_cert_validation:
-        problems.add("ClientValidationInvalid", f"{wrong}CA Secret must be specified")
+        problems.add("ClientValidationInvalid", f"{wrong}CA Secret must be specified. Set caSecret.")
     if given.crl_secret:
         with problems.at("crlSecret"):
             name = secret_name(given.crl_secret, namespace)
@@ -149,10 +166,12 @@ def _clients(given: ClientValidation, namespace: str, shared: BuildContext, prob
         with problems.at("skipClientCertValidation"):
             problems.warn("ClientNotVerified", _unverified(given))
         if given.crl_secret:
-            problems.add("ClientValidationInvalid", f"{wrong}a CRL has no effect if validation is skipped")
+            problems.add(
+                "ClientValidationInvalid", f"{wrong}a CRL has no effect if validation is skipped. Remove crlSecret."
+            )
     if given.crl_only_verify_leaf_cert and not given.crl_secret:
         with problems.at("crlOnlyVerifyLeafCert"):
-            problems.warn("IgnoredField", "there is no CRL that this could change")
+            problems.warn("IgnoredField", "The field has no effect without a CRL. Set crlSecret, or remove it.")
     forward = given.forward_client_certificate
     return ClientCertificates(
         ca=ca,
@@ -170,12 +189,10 @@ def _clients(given: ClientValidation, namespace: str, shared: BuildContext, prob
 
 
 def _unverified(given: ClientValidation) -> str:
-    message = "clients may show any certificate, and nobody verifies it"
-    if not given.ca_secret and not given.optional_client_certificate:
-        message = "clients may show any certificate or none, and nobody verifies it"
-    if given.forward_client_certificate is not None:
-        message += "; what the origin is told of it may be made up"
-    return message
+    optional = not given.ca_secret and not given.optional_client_certificate
+    who = ", and clients need none" if optional else ""
+    forged = " Clients can forge the details that it forwards." if given.forward_client_certificate is not None else ""
+    return f"Envoy does not verify client certificates{who}.{forged} Ignore this if intended."
 
 
 def _bundle(  # noqa: PLR0913, PLR0917 (each of them decides something)
@@ -187,12 +204,14 @@ def _bundle(  # noqa: PLR0913, PLR0917 (each of them decides something)
     problems: Problems,
 ) -> bytes | None:
     if not may_use(shared.resources, name, namespace):
-        message = f'Spec.VirtualHost.TLS {kind} Secret "{name}" is invalid: Certificate delegation not permitted'
-        problems.add("DelegationNotPermitted", message)
+        wrong = f'Spec.VirtualHost.TLS {kind} Secret "{name}" is invalid: Certificate delegation not permitted.'
+        problems.add("DelegationNotPermitted", f"{wrong} Add a TLSCertificateDelegation.")
         return None
     found = read(shared.resources, name)
     if isinstance(found, Unusable):
-        message = f'Spec.VirtualHost.TLS client validation is invalid: invalid {kind} Secret "{name}": {found}'
+        message = (
+            f'Spec.VirtualHost.TLS client validation is invalid: invalid {kind} Secret "{name}": {found}. Correct it.'
+        )
         problems.add("ClientValidationInvalid", message)
         return None
     return found

@@ -32,16 +32,16 @@ class Extensions:
         name = ObjectName(ref.namespace or namespace, ref.name)
         extension = self.usable.get(name)
         if extension is None:
-            reason, why = self._why_unusable(name)
             with problems.at("extensionRef"):
-                problems.add(reason, f'{where}.ServiceRef extension service "{name}" {why}')
+                self._report(name, f'{where}.ServiceRef extension service "{name}"', problems)
         return extension
 
-    def _why_unusable(self, name: ObjectName) -> tuple[str, str]:
+    def _report(self, name: ObjectName, who: str, problems: Problems) -> None:
         broken = Ref("ExtensionService", name.namespace, name.name) in self.resources.broken
         if broken or name in self.resources.extension_services:
-            return "ExtensionServiceNotValid", "is not valid; its own status says why"
-        return "ExtensionServiceNotFound", "not found"
+            problems.add("ExtensionServiceNotValid", f"{who} is not valid. See its own status.")
+        else:
+            problems.add("ExtensionServiceNotFound", f"{who} not found")
 
 
 def require_known_kind(ref: ExtensionRef, where: str, problems: Problems) -> None:
@@ -62,6 +62,4 @@ def report_missing_reference(where: str, problems: Problems) -> None:
     """Report a block that asks for authorization by nobody."""
     spoken = where.replace("Virtualhost", "VirtualHost")
     with problems.at("extensionRef", "name"):
-        problems.add(
-            "AuthMissingExtensionRef", f"{spoken} names no authorization service, so nothing would be enforced"
-        )
+        problems.add("AuthMissingExtensionRef", f"{spoken} names no authorization service. Set extensionRef.")

@@ -79,7 +79,7 @@ def _read(policy: HeadersPolicy, side: Side, problems: Problems) -> HeaderPolicy
             removed.add(_name(written, "remove", side, problems, known=removed))
     if len(values) > _MOST:
         with problems.at("set"):
-            problems.add(side.reason, f"at most {_MOST} headers can be set {side.spoken}")
+            problems.add(side.reason, f"at most {_MOST} headers can be set {side.spoken}. Remove some.")
     host = values.pop(_HOST, "")
     # What is set replaces what was there, so to remove it as well changes nothing.
     edits = HeaderEdits(set=tuple(sorted(values.items())), remove=tuple(sorted(removed - {"", *values})))
@@ -91,11 +91,11 @@ def _name(written: str, verb: str, side: Side, problems: Problems, *, known: Con
     name, shown = written.lower(), canonical_header(written)
     if name in known:
         again = "addition" if verb == "set" else "removal"
-        problems.add(side.reason, f'duplicate header {again}: "{shown}" {side.spoken}')
+        problems.add(side.reason, f'duplicate header {again}: "{shown}" {side.spoken}. Remove one of them.')
     elif name == _HOST and not (side.may_set_host and verb == "set"):
-        problems.add(side.reason, f'rewriting "{shown}" header is not supported {side.spoken}')
+        problems.add(side.reason, f'rewriting "{shown}" header is not supported {side.spoken}. Remove it.')
     elif not is_header_name(written) or len(written) > _LONGEST or name in _KEPT:
-        problems.add(side.reason, f'invalid {verb} header "{shown}" {side.spoken}')
+        problems.add(side.reason, f'invalid {verb} header "{shown}" {side.spoken}. Correct or remove it.')
     else:
         return name
     return ""
@@ -103,15 +103,17 @@ def _name(written: str, verb: str, side: Side, problems: Problems, *, known: Con
 
 def _require_value(name: str, value: str, side: Side, problems: Problems) -> None:
     if not value.isprintable() or not value.isascii():
-        problems.add(side.reason, f'invalid value of header "{canonical_header(name)}" {side.spoken}')
+        problems.add(
+            side.reason, f'invalid value of header "{canonical_header(name)}" {side.spoken}. Use printable ASCII.'
+        )
     elif name.lower() == _HOST and not _DYNAMIC.search(value):
         if not _HOST_VALUE.fullmatch(value) or len(value.partition(":")[0]) > _LONGEST_HOST:
-            problems.add(side.reason, f'"Host" must be a host name, with a port or without, {side.spoken}')
+            problems.add(side.reason, f'"Host" is not a host name {side.spoken}. Use one such as "shop.example:8080".')
     elif len(value) + value.count("%") > _LONGEST:  # Envoy wants a percent sign twice
-        problems.add(side.reason, f'value of header "{canonical_header(name)}" is too long {side.spoken}')
+        problems.add(side.reason, f'value of header "{canonical_header(name)}" is too long {side.spoken}. Shorten it.')
     elif _DYNAMIC.search(value):
         problems.warn(
             "IgnoredField",
-            f'the value of header "{canonical_header(name)}" looks like one that Envoy fills in; that is not '
-            "supported, and it is sent as it is written",
+            f'The value of header "{canonical_header(name)}" looks like an Envoy variable. Variables are not '
+            "supported: Envoy sends the text as it is. Ignore this if intended.",
         )

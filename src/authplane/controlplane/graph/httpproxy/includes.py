@@ -97,7 +97,9 @@ class _Walk:
                     continue
                 match = match_of(conditions)
                 if match in seen and match != _ANY:
-                    problems.add("DuplicateMatchConditions", "duplicate conditions defined on an include")
+                    problems.add(
+                        "DuplicateMatchConditions", "duplicate conditions defined on an include. Remove one of them."
+                    )
                     continue
                 seen.add(match)
                 name = ObjectName(include.namespace or proxy.metadata.namespace, include.name)
@@ -108,23 +110,32 @@ class _Walk:
         found = self._resources.proxies.get(name)
         if found is None:
             unread = Ref("HTTPProxy", name.namespace, name.name) in self._resources.broken
-            problems.add("IncludeNotFound", f"include {name} {'cannot be read' if unread else 'not found'}")
+            problems.add(
+                "IncludeNotFound", f"include {name} {'cannot be read. Correct' if unread else 'not found. Add'} it."
+            )
             return None
         if found.spec.virtualhost is not None:
-            problems.add("RootIncludesRoot", f"root httpproxy cannot include another root httpproxy ({name})")
+            problems.add(
+                "RootIncludesRoot",
+                f"root httpproxy cannot include another root httpproxy ({name}). Remove its virtualhost.",
+            )
             return None
         if name in chain:
             cycle = " -> ".join(map(str, (*chain, name)))
             # Contour reports a cycle on the HTTPProxy where it closes, not on the one with the last include.
-            self._open[name].add("IncludeCreatesCycle", f"include creates an include cycle: {cycle}")
+            self._open[name].add(
+                "IncludeCreatesCycle", f"include creates an include cycle: {cycle}. Remove one of the includes."
+            )
             return None
         self.included.add(name)
         if len(chain) >= _DEEPEST:
-            problems.add("IncludesTooMany", f"includes may be {_DEEPEST - 1} deep at most")
+            problems.add("IncludesTooMany", f"Includes are nested more than {_DEEPEST - 1} deep. Use fewer levels.")
             return None
         # Includes count even if they lead nowhere: to find that out is work, for each place where the HTTPProxy stands.
         self._size += 1 + len(found.spec.routes) + len(found.spec.includes)
         if self._size > _LARGEST:
-            problems.add("IncludesTooMany", f"a root may include {_LARGEST} routes, includes and HTTPProxies at most")
+            problems.add(
+                "IncludesTooMany", f"The root has more than {_LARGEST} routes, includes and HTTPProxies. Split it."
+            )
             return None
         return found

@@ -16,11 +16,14 @@ def read_replacement(policy: PathRewritePolicy, path: PathMatch | None, problems
     written = policy.replace_prefix
     with problems.at("pathRewritePolicy", "replacePrefix"):
         if path is not None and not isinstance(path, Prefix):
-            problems.add("MustHavePrefix", "cannot specify prefix replacements without a prefix condition")
+            problems.add(
+                "MustHavePrefix",
+                "cannot specify prefix replacements without a prefix condition. Add a prefix condition.",
+            )
         _require_distinct(written, problems)
         for each in written:
             if wrong := target_problem(each.replacement):
-                problems.add("ReplacementNotValid", f"the replacement {each.replacement!r} {wrong}")
+                problems.add("ReplacementNotValid", f"The replacement {each.replacement!r} {wrong}")
     by_prefix = {each.prefix: each.replacement for each in written}
     default = by_prefix.get("")
     text = default if path is None else by_prefix.get(path.path, default)
@@ -31,9 +34,9 @@ def _require_distinct(written: tuple[ReplacePrefix, ...], problems: Problems) ->
     seen: set[str] = set()
     for each in written:
         if each.prefix in seen and each.prefix:
-            problems.add("DuplicateReplacement", f"duplicate replacement prefix '{each.prefix}'")
+            problems.add("DuplicateReplacement", f"duplicate replacement prefix '{each.prefix}'. Remove one of them.")
         elif each.prefix in seen:
-            problems.add("AmbiguousReplacement", "ambiguous prefix replacement")
+            problems.add("AmbiguousReplacement", "ambiguous prefix replacement. Set the prefix of each.")
         seen.add(each.prefix)
 
 

@@ -29,7 +29,8 @@ def build_action(route: contour.Route, namespace: str, host: str, clusters: Clus
     if sum(given) != 1:
         problems.add(
             "RouteActionCountNotValid",
-            "must set exactly one of route.services or route.requestRedirectPolicy or route.directResponsePolicy",
+            "must set exactly one of route.services or route.requestRedirectPolicy or "
+            "route.directResponsePolicy. Set one.",
         )
     if route.services:
         return _forward(route, namespace, host, clusters, problems)
@@ -83,7 +84,7 @@ def _forward(
             if target is not None:
                 targets.append(target)
     if sum(target.weight for target in targets) > _MOST_WEIGHT:
-        problems.add("WeightsNotValid", f"the weights of a route's services together must be at most {_MOST_WEIGHT}")
+        problems.add("WeightsNotValid", f"The weights of the services exceed {_MOST_WEIGHT} together. Lower them.")
     if not any(target.weight for target in targets):
         return Respond(status=503)
     return Forward(
@@ -116,7 +117,7 @@ def _target(
 def _refuse_second_mirror(route: contour.Route, problems: Problems) -> None:
     if sum(service.mirror for service in route.services) > 1:
         with problems.at("services"):
-            problems.add("OnlyOneMirror", "only one service per route may be nominated as mirror")
+            problems.add("OnlyOneMirror", "only one service per route may be nominated as mirror. Remove the others.")
 
 
 def _mirror(service: contour.RouteService, wanted: Wanted, clusters: Clusters, problems: Problems) -> Mirror | None:
@@ -127,10 +128,13 @@ def _mirror(service: contour.RouteService, wanted: Wanted, clusters: Clusters, p
     }
     for field in (field for field, is_given in given.items() if is_given):
         with problems.at(field):
-            problems.warn("IgnoredField", f'ignoring field "{field}", which has no effect on a mirror')
+            problems.warn("IgnoredField", f'ignoring field "{field}", which has no effect on a mirror. Remove it.')
     if service.weight > _ALL:
         with problems.at("weight"):
-            problems.warn("IgnoredField", f"the weight of a mirror is a percentage: {service.weight} means {_ALL}")
+            problems.warn(
+                "IgnoredField",
+                f"The weight of a mirror is a percentage, so {service.weight} counts as {_ALL}. Lower it.",
+            )
     cluster = ensure_cluster(clusters, wanted, problems)
     return None if cluster is None else Mirror(cluster=cluster, percent=min(service.weight or _ALL, _ALL))
 
@@ -152,7 +156,7 @@ def _timeout(text: str, field: str, spoken: str, problems: Problems) -> Timeout:
         problems.add(
             "TimeoutPolicyNotValid",
             f"route.timeoutPolicy failed to parse: error parsing {spoken} timeout: "
-            f'unable to parse timeout string "{text}": time: invalid duration "{text}"',
+            f'unable to parse timeout string "{text}": time: invalid duration "{text}". Use one such as "10s".',
         )
     return UseDefault()
 
@@ -163,7 +167,8 @@ def _balancing(route: contour.Route, problems: Problems) -> Balancing:
         with problems.at("loadBalancerPolicy", "strategy"):
             problems.warn(
                 "IgnoredField",
-                f'ignoring field "Spec.Routes.LoadBalancerPolicy"; {strategy} load balancer policy is not supported',
+                f'ignoring field "Spec.Routes.LoadBalancerPolicy"; {strategy} load balancer policy is not supported. '
+                "Use RoundRobin, WeightedLeastRequest or Random.",
             )
     return _BALANCING.get(strategy, Balancing.ROUND_ROBIN)
 
@@ -182,15 +187,15 @@ def _warn_of_no_effect(route: contour.Route, problems: Problems) -> None:
     }
     for field in (field for field, is_given in given.items() if is_given):
         with problems.at(field):
-            problems.warn("IgnoredField", f'ignoring field "{field}", which has no effect without services')
+            problems.warn("IgnoredField", f'ignoring field "{field}", which has no effect without services. Remove it.')
 
 
 def _redirect(policy: contour.RequestRedirectPolicy, problems: Problems) -> Redirect:
     with problems.at("requestRedirectPolicy"):
         if policy.path is not None and policy.prefix is not None:
-            _refuse_redirect("cannot specify both redirect path and redirect prefix", problems)
+            _refuse_redirect("cannot specify both redirect path and redirect prefix. Remove one of them.", problems)
         if policy.hostname is not None and not _HOSTNAME.fullmatch(policy.hostname):
-            _refuse_redirect(f"{policy.hostname!r} is not a host name", problems)
+            _refuse_redirect(f"{policy.hostname!r} is not a host name. Use one such as 'www.example.com'.", problems)
         for path in (policy.path, policy.prefix):
             if path is not None and (wrong := target_problem(path)):
                 _refuse_redirect(f"the path {path!r} {wrong}", problems)
@@ -211,7 +216,5 @@ def _refuse_redirect(why: str, problems: Problems) -> None:
 def _respond(policy: contour.DirectResponsePolicy, problems: Problems) -> Respond:
     if len(policy.body.encode()) > _LONGEST_BODY:
         with problems.at("directResponsePolicy", "body"):
-            problems.add(
-                "DirectResponsePolicyNotValid", f"the body of a direct response has at most {_LONGEST_BODY} bytes"
-            )
+            problems.add("DirectResponsePolicyNotValid", f"The body is longer than {_LONGEST_BODY} bytes. Shorten it.")
     return Respond(status=policy.status_code, body=policy.body)

@@ -74,7 +74,8 @@ def global_authorization(
             services.add(None if extension is None else build_service(written, extension, _GLOBAL, problems))
             if resources.gateways or resources.backends or resources.x_backends:
                 problems.warn(
-                    "IgnoredField", "this holds for HTTPProxies alone; what is behind Gateways needs AccessPolicies"
+                    "IgnoredField",
+                    "Global authorization applies only to HTTPProxies. Use AccessPolicies for Backends.",
                 )
     if len(services) > 1:
         _report_two_meanings(holders, reports)
@@ -95,7 +96,8 @@ def _report_two_meanings(holders: Iterable[tuple[Ref, Path]], reports: Reports) 
         problems = reports.of(ref)
         with problems.at(*path, "extensionRef", "namespace"):
             problems.add(
-                "FieldConflict", "this has to be given: another configuration names the same in another namespace"
+                "FieldConflict",
+                "Two configurations name this service and mean different namespaces. Set namespace in both.",
             )
 
 
@@ -143,7 +145,8 @@ def _own(written: Authorization, root: ObjectName, shared: BuildContext, problem
         require_fail_open_permitted(settings, problems)
         with problems.at("failOpen"):
             problems.warn(
-                "AuthFailOpen", "requests go through unchecked whenever the authorization service does not answer"
+                "AuthFailOpen",
+                "Envoy allows every request while the authorization service does not answer. Ignore this if intended.",
             )
     if not _granted(written, root, shared, problems):
         return Unenforceable()
@@ -167,7 +170,7 @@ def _granted(written: Authorization, root: ObjectName, shared: BuildContext, pro
         problems.add(
             "RefNotPermitted",
             f'{_HOST}.ServiceRef extension service "{target.object_name}" is in another namespace, and no '
-            f'ReferenceGrant there lets HTTPProxies of "{root.namespace}" refer to it',
+            f'ReferenceGrant there lets HTTPProxies of "{root.namespace}" refer to it. Add one.',
         )
     return False
 
@@ -204,7 +207,8 @@ def _warn_of_ignored(written: Authorization, problems: Problems) -> None:
     for field in (field for field, is_given in given.items() if is_given):
         with problems.at(field):
             problems.warn(
-                "IgnoredField", f"without an extensionRef global authorization holds, and {field} has no effect"
+                "IgnoredField",
+                f"Global authorization applies here, so {field} has no effect. Remove it, or set extensionRef.",
             )
 
 
@@ -212,18 +216,20 @@ def _in_mode(guard: HostAuthorization, root: ObjectName, shared: BuildContext, p
     """Apply the annotation of the root that says whether authorization is enforced."""
     mode = shared.resources.proxies[root].metadata.annotations.get(MODE, "Enforce")
     if mode not in {"Enforce", "Shadow"}:
-        problems.add("AuthModeNotValid", f'annotation {MODE} must be "Enforce" or "Shadow", not "{mode}"')
+        problems.add("AuthModeNotValid", f'Annotation {MODE} is "{mode}". Supported: Enforce, Shadow.')
     if mode != "Shadow" or isinstance(guard, Unenforceable | Unavailable):
         return guard
     if isinstance(guard, Unprotected):
-        problems.warn("IgnoredField", f"annotation {MODE} has no effect: the virtual host has no authorization")
+        problems.warn(
+            "IgnoredField", f"Annotation {MODE} has no effect: the virtual host has no authorization. Remove it."
+        )
         return guard
     if not require_shadow_permitted(shared.settings, problems):
         return guard
     problems.warn(
         "AuthShadow",
-        "nothing is enforced: the authorization service is asked, its answers are counted, and every request goes "
-        "through",
+        "Authorization is not enforced: Envoy sends checks, counts the decisions and allows every request. "
+        "Ignore this if intended.",
     )
     return replace(guard, service=replace(guard.service, on_failure=Shadow()))
 
@@ -258,7 +264,9 @@ def route_authorization(  # noqa: PLR0913 (a route, its two HTTPProxies and what
         case Unprotected():
             if policy is not None:
                 with problems.at("authPolicy"):
-                    problems.warn("IgnoredField", "the virtual host has no authorization that this could change")
+                    problems.warn(
+                        "IgnoredField", "authPolicy has no effect: the virtual host has no authorization. Remove it."
+                    )
             return Unprotected()
         case Unenforceable():
             return Unprotected()  # nobody will meet this route
@@ -290,5 +298,5 @@ def _report_unavailable(problems: Problems) -> None:
     reason = "GlobalAuthorizationNotValid"
     if all(problem.reason != reason for problem in problems.errors):
         problems.add(
-            reason, "global authorization holds here and cannot be enforced; the configuration's status says why"
+            reason, "Global authorization applies here and cannot be enforced. See the status of the configuration."
         )

@@ -75,7 +75,9 @@ def build_routes(root: contour.HTTPProxy, guard: HostAuthorization, shared: Buil
     """
     problems = shared.reports.of(_ref(root.metadata.object_name))
     if not (root.spec.routes or root.spec.includes or root.spec.tcpproxy):
-        problems.add("NothingDefined", "HTTPProxy.Spec must have at least one Route, Include, or a TCPProxy")
+        problems.add(
+            "NothingDefined", "HTTPProxy.Spec must have at least one Route, Include, or a TCPProxy. Add a route."
+        )
     tree = walk(root, shared.resources, problems)
     table = _Table(root.metadata.object_name, guard, shared)
     for place in reversed(tree.places):
@@ -99,9 +101,11 @@ class _Table:
         problems, is_root = place.problems, place.name == self._root
         with problems.at(*(() if is_root else ("spec",))):
             if place.proxy.spec.tcpproxy is not None and not is_root:
-                problems.warn("IgnoredField", 'ignoring field "spec.tcpproxy"; Spec.TCPProxy is not supported')
+                problems.warn(
+                    "IgnoredField", 'ignoring field "spec.tcpproxy"; Spec.TCPProxy is not supported. Remove it.'
+                )
             if MODE in place.proxy.metadata.annotations and not is_root:
-                problems.warn("IgnoredField", f"annotation {MODE} counts on a root HTTPProxy only")
+                problems.warn("IgnoredField", f"Annotation {MODE} has an effect only on a root HTTPProxy. Remove it.")
             own = self._own_routes(place)
             if not is_root and any(problem.reason not in LEADS_NOWHERE for problem in problems.errors):
                 own = {index: self._closed_route(place.name, built) for index, built in own.items()}
@@ -184,13 +188,15 @@ class _Table:
         checked_everywhere = isinstance(self._guard, Guarded) and self._guard.anywhere
         with problems.at("permitInsecure"):
             if not self._around.settings.permit_insecure:
-                problems.warn("IgnoredField", "permitInsecure is switched off for the whole gateway")
+                problems.warn(
+                    "IgnoredField", "permitInsecure is disabled for this gateway and has no effect. Remove it."
+                )
                 return False
             if isinstance(authorization, Enforced) and not checked_everywhere:
                 problems.add(
                     "AuthPermitInsecureConflict",
-                    "Spec.Routes permitInsecure would serve this route over HTTP without authorization; "
-                    "disable authorization on the route or remove permitInsecure",
+                    "Spec.Routes permitInsecure would serve this route over HTTP without authorization. "
+                    "Remove permitInsecure, or disable authorization on the route.",
                 )
         return True
 

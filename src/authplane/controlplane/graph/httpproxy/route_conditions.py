@@ -49,7 +49,7 @@ def include_conditions(written: Sequence[MatchCondition], problems: Problems) ->
     for field in ("exact", "regex"):
         if any(getattr(condition, field) for condition in written):
             with problems.at("conditions"):
-                problems.add(_PATH, f"include: {field} conditions are not allowed in includes block")
+                problems.add(_PATH, f"include: {field} conditions are not allowed in includes block. Use prefix.")
     conditions = _read(written, "include", problems)
     return None if problems.error_count > found else conditions
 
@@ -121,7 +121,11 @@ def _read(written: Sequence[MatchCondition], what: str, problems: Problems) -> C
                 query += _query(condition.query_parameter, problems)
     with problems.at("conditions"):
         if len(paths) > 1:
-            problems.add(_PATH, f"{what}: more than one prefix, exact or regex is not allowed in a condition block")
+            problems.add(
+                _PATH,
+                f"{what}: more than one prefix, exact or regex is not allowed in a condition block. "
+                "Remove all but one.",
+            )
         conditions = Conditions(path=paths[0] if paths else None, headers=tuple(headers), query=tuple(query))
         if what == "include":
             _require_no_contradiction(conditions, problems)
@@ -137,7 +141,9 @@ def _paths(condition: MatchCondition, what: str, problems: Problems) -> Iterable
         if not path:
             continue
         if not path.startswith("/"):
-            problems.add(_PATH, f"{what}: {kind} conditions must start with /, {path} was supplied")
+            problems.add(
+                _PATH, f"{what}: {kind} conditions must start with /, {path} was supplied. Add a slash in front."
+            )
         elif match is Regex:
             if wrong := regex_problem(path):
                 problems.add(_PATH, f"{what}: supplied regex: {path} invalid. error: {wrong}")
@@ -149,7 +155,7 @@ def _paths(condition: MatchCondition, what: str, problems: Problems) -> Iterable
 def _header(written: HeaderCondition, problems: Problems) -> Iterable[HeaderMatch]:
     name = written.name.lower()
     if not (is_header_name(name) or name in _PSEUDO_HEADERS):
-        problems.add(_HEADER, f"{written.name!r} is not the name of a header")
+        problems.add(_HEADER, f"{written.name!r} is not a header name. Use letters, digits and hyphens.")
     given = [
         (TextTest.PRESENT, "", False) if written.present else None,
         (TextTest.PRESENT, "", True) if written.notpresent else None,
@@ -163,8 +169,8 @@ def _header(written: HeaderCondition, problems: Problems) -> Iterable[HeaderMatc
     if len(tests) != 1:
         problems.add(
             _HEADER,
-            f"the condition on the header {written.name!r} must have exactly one of present, notpresent, contains, "
-            "notcontains, exact, notexact, regex",
+            f"The condition on header {written.name!r} does not have exactly one test. Set one of present, notpresent, "
+            "contains, notcontains, exact, notexact and regex.",
         )
         return
     [(test, text, inverted)] = tests
@@ -194,14 +200,16 @@ def _query(written: QueryParameterCondition, problems: Problems) -> Iterable[Que
     if written.present:
         tests.append((TextTest.PRESENT, ""))
     if not tests:
-        problems.add(_QUERY, "must specify at least one query parameter condition")
+        problems.add(_QUERY, "must specify at least one query parameter condition. Add one.")
         return
     if len(tests) > 1:
-        problems.add(_QUERY, "cannot specify more than one condition in the same match condition branch")
+        problems.add(
+            _QUERY, "cannot specify more than one condition in the same match condition branch. Remove all but one."
+        )
         return
     [(test, text)] = tests
     if len(written.name.encode()) > _LONGEST_PARAMETER:
-        problems.add(_QUERY, f"the name of a query parameter has at most {_LONGEST_PARAMETER} bytes")
+        problems.add(_QUERY, f"The name of the query parameter is longer than {_LONGEST_PARAMETER} bytes. Shorten it.")
     _require_text(_QUERY, test, text, problems)
     by_case = test not in {TextTest.PRESENT, TextTest.REGEX}
     _warn_of_no_effect("ignoreCase", given=written.ignore_case, works=by_case, problems=problems)
@@ -212,13 +220,15 @@ def _require_text(reason: str, test: TextTest, text: str, problems: Problems) ->
     if test is TextTest.REGEX and (wrong := regex_problem(text)):
         problems.add(reason, f"{_BAD_REGEX}: it {wrong}")
     elif not text.isprintable():
-        problems.add(reason, f"no request has {text!r} there")
+        problems.add(reason, f"{text!r} cannot occur in a request. Use printable characters.")
 
 
 def _warn_of_no_effect(field: str, *, given: bool, works: bool, problems: Problems) -> None:
     if given and not works:
         with problems.at(field):
-            problems.warn("IgnoredField", f'ignoring field "{field}", which has no effect on this kind of condition')
+            problems.warn(
+                "IgnoredField", f'ignoring field "{field}", which has no effect on this kind of condition. Remove it.'
+            )
 
 
 # --- Contradictions
@@ -232,11 +242,16 @@ def _require_no_contradiction(conditions: Conditions, problems: Problems) -> Non
             problems.add(
                 _HEADER,
                 f"cannot specify contradictory '{test.value}' and 'not{test.value}' conditions for the same route and "
-                "header",
+                "header. Remove one of them.",
             )
     exact = [each.name for each in conditions.headers if each.test is TextTest.EXACT and not each.inverted]
     if len(exact) > len(set(exact)):
-        problems.add(_HEADER, "cannot specify duplicate header 'exact match' conditions in the same route")
+        problems.add(
+            _HEADER, "cannot specify duplicate header 'exact match' conditions in the same route. Remove one of them."
+        )
     exact = [each.name.lower() for each in conditions.query if each.test is TextTest.EXACT]
     if len(exact) > len(set(exact)):
-        problems.add(_QUERY, "cannot specify duplicate query parameter 'exact match' conditions in the same route")
+        problems.add(
+            _QUERY,
+            "cannot specify duplicate query parameter 'exact match' conditions in the same route. Remove one of them.",
+        )

@@ -19,7 +19,7 @@ def refuse_in_host(virtual_host: VirtualHost, problems: Problems) -> None:
                 problems.add(
                     "PolicyDidNotParse",
                     f'Spec.VirtualHost.CORSPolicy: invalid allowed origin "{origin}": allowed origin is invalid exact '
-                    "match and invalid regex match",
+                    "match and invalid regex match. Use a scheme and a host, or a regular expression.",
                 )
 
 
@@ -43,7 +43,10 @@ def _refuse_cookies(policies: Sequence[CookieRewritePolicy], whose: str, problem
         seen.add(each.name)
         if wrong:
             with problems.at(index):
-                problems.add("CookieRewritePoliciesInvalid", f"{wrong} on {whose} cookie rewrite rules")
+                problems.add(
+                    "CookieRewritePoliciesInvalid",
+                    f"{wrong} on {whose} cookie rewrite rules. Correct or remove the rule.",
+                )
 
 
 def _is_origin(text: str) -> bool:

@@ -48,7 +48,8 @@ def build_hosts(shared: BuildContext, memo: Watched[ObjectName, Root], ports: Po
             continue
         if not _may_be_root(name, shared.settings):
             shared.reports.of(_ref(name)).add(
-                "RootProxyNotAllowedInNamespace", "root HTTPProxy cannot be defined in this namespace"
+                "RootProxyNotAllowedInNamespace",
+                "root HTTPProxy cannot be defined in this namespace. Move it to a root namespace.",
             )
             continue
         root = memo.ensure(name, tables, partial(_root, name, shared))
@@ -102,7 +103,9 @@ def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, shared: BuildContex
     _refuse_tcp(proxy, problems)
     built = build_routes(proxy, guard, shared)
     if shared.unusable:
-        problems.add("ConfigurationNotValid", f"the {shared.unusable} cannot be used, so nothing is served")
+        problems.add(
+            "ConfigurationNotValid", f"The {shared.unusable} cannot be used, so no host is served. Correct it."
+        )
     host = Host(
         name=fqdn,
         routes=tuple(each.route for each in built.routes),
@@ -132,12 +135,13 @@ def _refuse_tcp(proxy: HTTPProxy, problems: Problems) -> None:
     if proxy.spec.tcpproxy is None:
         return
     with problems.at("tcpproxy"):
-        problems.add("TCPProxyNotSupported", "Spec.TCPProxy is not supported")
+        problems.add("TCPProxyNotSupported", "Spec.TCPProxy is not supported. Remove it.")
     if proxy.spec.virtualhost is not None and proxy.spec.virtualhost.authorization is not None:
         with problems.at("virtualhost", "authorization"):
             problems.add(
                 "AuthNotPermitted",
-                "Spec.VirtualHost.Authorization cannot be enforced on connections that Spec.TCPProxy passes on",
+                "Spec.VirtualHost.Authorization cannot be enforced on the connections of "
+                "Spec.TCPProxy. Remove one of them.",
             )
 
 
@@ -167,11 +171,13 @@ def _fqdn(virtual_host: VirtualHost, shared: BuildContext, problems: Problems) -
     fqdn = virtual_host.fqdn.lower()
     with problems.at("fqdn"):
         if not fqdn.strip():
-            problems.add("FQDNNotSpecified", "Spec.VirtualHost.Fqdn must be specified")
+            problems.add("FQDNNotSpecified", "Spec.VirtualHost.Fqdn must be specified. Set it.")
         elif not is_dns_name(fqdn):
-            problems.add("FQDNNotValid", f"{virtual_host.fqdn!r} is not a host name such as 'www.example.com'")
+            problems.add(
+                "FQDNNotValid", f"{virtual_host.fqdn!r} is not a host name. Use one such as 'www.example.com'."
+            )
         elif fqdn != virtual_host.fqdn:
-            problems.add("FQDNNotValid", f"{virtual_host.fqdn!r} must be in lower case: {fqdn!r}")
+            problems.add("FQDNNotValid", f"{virtual_host.fqdn!r} is not in lower case. Write {fqdn!r}.")
         if len(shared.owners[fqdn]) > 1:
             names = name_some(shared.owners[fqdn], _MOST_NAMES)
             problems.add("DuplicateVhost", f'fqdn "{fqdn}" is used in multiple HTTPProxies: {names}')
@@ -179,7 +185,7 @@ def _fqdn(virtual_host: VirtualHost, shared: BuildContext, problems: Problems) -
         if unread:
             problems.add(
                 "WildcardUncertain",
-                f"{unread[0]} cannot be read and may protect a host that this wildcard would answer for",
+                f"{unread[0]} cannot be read and may protect a host that this wildcard matches. Correct that file.",
             )
     return fqdn
 

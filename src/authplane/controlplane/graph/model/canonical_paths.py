@@ -17,28 +17,28 @@ def path_problem(path: str) -> str:
     any other form would be dead, and the requests that it was meant for would meet a less strict route.
     """
     if not path.startswith("/"):
-        return "must start with /"
+        return "does not start with a slash. Add one in front."
     if "?" in path or "#" in path:
-        return "must not have a query or a fragment"
+        return "has a query or a fragment. Remove it."
     if "//" in path:
-        return "must not have two slashes in a row: they are merged before routes are matched"
+        return "has two slashes in a row, which Envoy merges before it matches routes. Use one slash."
     if any(segment in {".", ".."} for segment in path.split("/")):
-        return "must not have the segments . or ..: they are resolved before routes are matched"
+        return "has a segment . or .., which Envoy resolves before it matches routes. Write the resolved path."
     if not _SEGMENTS.fullmatch(path):
-        return "must be written as in a URL: other characters as %XX with upper-case digits"
+        return "has characters that a URL cannot have. Write them as %XX with upper-case digits."
     return _encoding_problem(path)
 
 
 def target_problem(path: str) -> str:
     """Say why a path cannot be given to an origin or a client, or nothing."""
     if not path.startswith("/"):
-        return "must start with /"
+        return "does not start with a slash. Add one in front."
     if path.startswith("//"):
-        return "must not start with two slashes: a client would take what follows for a host"
+        return "starts with two slashes, so a client would read a host after them. Use one slash."
     if "?" in path or "#" in path:
-        return "must not have a query or a fragment"
+        return "has a query or a fragment. Remove it."
     if not _PRINTED.fullmatch(path):
-        return "must be written as in a URL: other characters as %XX"
+        return "has characters that a URL cannot have. Write them as %XX."
     return ""
 
 
@@ -46,7 +46,7 @@ def _encoding_problem(path: str) -> str:
     for digits in _ENCODED.findall(path):
         character = chr(int(digits, 16))
         if character in _SLASHES:
-            return "must not have an encoded slash: such requests are refused"
+            return "has an encoded slash, and Envoy rejects such requests. Use a plain slash."
         if character in _UNRESERVED:
-            return f"must have {character!r} instead of %{digits}, which is decoded before routes are matched"
+            return f"has %{digits}, which Envoy decodes before it matches routes. Write {character!r} instead."
     return ""

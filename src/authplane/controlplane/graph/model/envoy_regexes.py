@@ -17,9 +17,9 @@ def regex_problem(pattern: str) -> str:
     every alternative.
     """
     if len(pattern) > _LONGEST:
-        return f"is longer than {_LONGEST} characters"
+        return f"is longer than {_LONGEST} characters. Shorten it."
     if not (pattern.isascii() and pattern.isprintable()):
-        return r"must be written in printable ASCII: other characters as \x{..}"
+        return r"has characters that are not printable ASCII. Write them as \x{..}."
     options = re2.Options()
     options.log_errors = False
     options.encoding = re2.Options.Encoding.LATIN1
@@ -27,7 +27,7 @@ def regex_problem(pattern: str) -> str:
         size = re2.compile(pattern.encode(), options).programsize
         re2.compile(f"(?:{pattern})".encode(), options)
     except re2.error as error:
-        return f"is not a regular expression of RE2: {error.args[0].decode(errors='replace')}"
+        return f"is not a regular expression of RE2: {error.args[0].decode(errors='replace')}. Correct it."
     if size > LARGEST_PROGRAM:
-        return f"is too large: RE2 makes {size} instructions of it, and {LARGEST_PROGRAM} are allowed"
+        return f"needs {size} RE2 instructions, more than the limit of {LARGEST_PROGRAM}. Simplify it."
     return ""

@@ -14,8 +14,8 @@ _NAME: Final = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
 def hostname_problem(name: str) -> str:
     """Say why this is not a host name that a listener or a route may have, or nothing."""
     if parse_ip_address(name) is not None:
-        return "must be a name, not an address"
-    return "" if is_dns_name(name) else "must be a DNS name such as 'a.example' or '*.example'"
+        return "is an IP address. Use a DNS name."
+    return "" if is_dns_name(name) else "is not a DNS name. Use one such as 'a.example' or '*.example'."
 
 
 def is_dns_name(name: str) -> bool:

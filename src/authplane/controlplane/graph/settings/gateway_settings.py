@@ -178,7 +178,9 @@ class _Written:
         if maximum < minimum:
             for place in self._places:
                 if read(place.spec) is not None:
-                    wrong = "the minimum protocol version is greater than the maximum protocol version"
+                    wrong = (
+                        "The minimum protocol version is greater than the maximum protocol version. Change one of them."
+                    )
                     self._add(place, path, "TLSConfigNotValid", wrong)
         return TlsLimits(minimum=minimum, maximum=maximum, ciphers=given.cipher_suites, curves=given.ecdh_curves)
 
@@ -201,7 +203,7 @@ class _Written:
                     place,
                     path,
                     "FieldConflict",
-                    f"{place.name(path)} and {other.name(path)} differ; give the field once, or the same in both",
+                    f"{place.name(path)} and {other.name(path)} differ. Set the field once, or to the same value.",
                 )
         return value
 
@@ -210,10 +212,15 @@ class _Written:
             return None
         parsed = parse_timeout(text)
         if parsed is None:
-            wrong = f'unable to parse timeout string "{text}": time: invalid duration "{text}"'
+            wrong = f'unable to parse timeout string "{text}": time: invalid duration "{text}". Use one such as "10s".'
             self._add(place, path, "TimeoutPolicyNotValid", wrong)
         elif isinstance(parsed, Disabled) and not endless:
-            self._add(place, path, "TimeoutPolicyNotValid", f'"{text}" is not possible here: this wait has to end')
+            self._add(
+                place,
+                path,
+                "TimeoutPolicyNotValid",
+                f'"{text}" is not allowed: this timeout cannot be disabled. Set a duration.',
+            )
         return parsed
 
     def _add(self, place: Place, path: Path, reason: str, message: str) -> None:

@@ -43,7 +43,7 @@ def ca_bundle(resources: Resources, name: ObjectName) -> bytes | Unusable:
     from authplane.controlplane.graph.tls import certificates  # noqa: PLC0415 (as above)
 
     read = certificates.read_certificates(bundle)
-    return "invalid CA certificate bundle: it holds no readable certificates" if read is None else read.pem
+    return "invalid CA certificate bundle: it has no readable certificates" if read is None else read.pem
 
 
 def revocation_lists(resources: Resources, name: ObjectName) -> bytes | Unusable:
@@ -53,7 +53,7 @@ def revocation_lists(resources: Resources, name: ObjectName) -> bytes | Unusable
         return bundle
     from authplane.controlplane.graph.tls import certificates  # noqa: PLC0415 (as above)
 
-    return certificates.read_lists(bundle) or "invalid CRL: it holds no readable certificate revocation lists"
+    return certificates.read_lists(bundle) or "invalid CRL: it has no readable certificate revocation lists"
 
 
 def _bundle(resources: Resources, name: ObjectName, key: str) -> Hidden[bytes] | Unusable:

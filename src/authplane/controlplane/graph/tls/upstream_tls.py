@@ -25,7 +25,7 @@ def upstream_tls(  # noqa: PLR0913, PLR0917 (each of them decides something)
     """
     shown = shown_certificate(resources, settings, problems)
     if validation is None:
-        problems.warn("UpstreamNotVerified", "without validation, Envoy sends requests to whoever answers there")
+        problems.warn("UpstreamNotVerified", "Envoy does not verify the certificate of this service. Set validation.")
         return UnverifiedTls(server_name=server_name, client_certificate=shown, limits=settings.upstream_tls)
     names = validation.subject_names or (validation.subject_name,)
     if names[0] != validation.subject_name:

@@ -68,7 +68,7 @@ def _build_cluster(
     spec, name = extension.spec, extension.metadata.object_name
     if spec.protocol_version == "v2":
         with problems.at("protocolVersion"):
-            problems.warn("IgnoredField", "Envoy no longer speaks v2 of the protocol; v3 is used")
+            problems.warn("IgnoredField", "Envoy does not support protocol version v2, so v3 is used. Set v3.")
     protocol = _protocol(spec, problems)
     tls = _tls(resources, settings, extension, protocol, problems)
     server_name = "" if isinstance(tls, Plaintext) else tls.server_name
@@ -99,8 +99,8 @@ def _demand_verification(
             with problems.at("services", index):
                 problems.add(
                     "TLSUpstreamValidation",
-                    f'a BackendTLSPolicy is for Service "{service.metadata.object_name}":'
-                    " an ExtensionService needs a validation of its own to reach it",
+                    f'A BackendTLSPolicy applies to Service "{service.metadata.object_name}", and this ExtensionService'
+                    " does not verify its certificate. Set validation.",
                 )
 
 
@@ -125,10 +125,12 @@ def _agreed(
     other = next((written for written in given if written.value != first.value), None)
     if other is not None:
         with problems.at(*other.path):
-            problems.add("FieldConflict", f"{field} is given more than once, with different values")
+            problems.add("FieldConflict", f"{field} is set more than once, with different values. Set it once.")
     elif whole is None and len(given) < len(each) and first.value != default:
         with problems.at(*first.path):
-            problems.add("FieldConflict", f"{field} is given for some services and not for others; they share one")
+            problems.add(
+                "FieldConflict", f"{field} is set for some services only, and all services share it. Set it in spec."
+            )
     return first
 
 
@@ -146,7 +148,9 @@ def _tls(
     if protocol != _OVER_TLS:
         if spec.server_name is not None:
             with problems.at("serverName"):
-                problems.warn("IgnoredField", f'ignoring field ".Spec.ServerName"; "{protocol}" is without TLS')
+                problems.warn(
+                    "IgnoredField", f'ignoring field ".Spec.ServerName"; "{protocol}" is without TLS. Remove it.'
+                )
         if written is None:
             return Plaintext()
     validation = written.value if written else None

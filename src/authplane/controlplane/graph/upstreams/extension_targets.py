@@ -47,12 +47,12 @@ def build_destinations(
         if names and groups:
             problems.add(
                 "UnsupportedServiceType",
-                f'Service "{names[0].service}" is of type "ExternalName" and Service "{groups[0].service}" is not; '
-                "all services of an ExtensionService must be, or none.",
+                f'Service "{names[0].service}" is of type "ExternalName" and Service "{groups[0].service}" is not. '
+                "Use one type for all services.",
             )
         if sum(target.weight for target in targets) > _MOST_WEIGHT:
             problems.add(
-                "TargetWeightsNotValid", f"the weights of all services together must be at most {_MOST_WEIGHT}"
+                "TargetWeightsNotValid", f"The weights of all services exceed {_MOST_WEIGHT} together. Lower them."
             )
     return tuple(names) or tuple(groups)
 
@@ -64,7 +64,7 @@ def _warn_of_annotations(resources: Resources, service: ObjectName, problems: Pr
             problems.warn(
                 "IgnoredField",
                 f'ignoring annotation "{annotation}" of Service "{service}"; the limits of ExtensionClusters are set '
-                'by ".Spec.CircuitBreakerPolicy"',
+                'by ".Spec.CircuitBreakerPolicy". Set that instead.',
             )
 
 

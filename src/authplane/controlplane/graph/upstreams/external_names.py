@@ -43,9 +43,9 @@ class Place(StrEnum):
 
     HERE = "localhost"
     LINK = "a link-local address"
-    METADATA = "the metadata of this machine"
+    METADATA = "a cloud metadata address"
     CLUSTER = "a name of the cluster"
-    WRITTEN_OUT = "whichever address the name says"
+    WRITTEN_OUT = "an address that is part of the name"
 
 
 def external_name_problem(written: str, rules: NameRules) -> str:
@@ -56,11 +56,15 @@ def external_name_problem(written: str, rules: NameRules) -> str:
     host = external_host(written)
     address = parse_ip_address(host)
     if address is None and not is_dns_name(host):
-        return f"is an ExternalName service whose externalName {written!r} is not a DNS name"
+        return f"is an ExternalName service whose externalName {written!r} is not a DNS name. Correct it."
     if rules.allowed is ExternalNames.ANYWHERE:
         return ""
     where = special_place(host, rules.cluster_domain)
-    return f"is an ExternalName service that points to {where}, this is not allowed" if where else ""
+    return (
+        f"is an ExternalName service that points to {where}, this is not allowed. Use an EndpointSlice."
+        if where
+        else ""
+    )
 
 
 def special_place(host: str, cluster_domain: str) -> Place | None:

@@ -156,11 +156,16 @@ def _where(address: str, problems: Problems) -> Where:
     if address.startswith("unix:"):
         path = address.removeprefix("unix:")
         if not path.startswith("/") or len(path) > 107:  # what a socket's address has room for
-            problems.add("PolicyServerNotValid", f"{address!r} must be 'unix:' and an absolute path of a socket")
+            problems.add(
+                "PolicyServerNotValid",
+                f"{address!r} is not 'unix:' and an absolute path. Use one such as 'unix:/run/policy.sock'.",
+            )
         return OverSocket(path)
     host, _, port = address.rpartition(":")
     if not _HOST.fullmatch(host) or not port.isdecimal() or not 1 <= int(port) <= 65535:
-        problems.add("PolicyServerNotValid", f"{address!r} is not an address such as 'policy.example:9443'")
+        problems.add(
+            "PolicyServerNotValid", f"{address!r} is not host:port. Use an address such as 'policy.example:9443'."
+        )
         return OverTcp("127.0.0.1", 1)
     return OverTcp(host.strip("[]"), int(port))
 
@@ -182,7 +187,10 @@ def _tls(
         for field, given in (("serverName", written.server_name), (_field_of_client(written), client)):
             if given:
                 with problems.at(field):
-                    problems.add("PolicyServerNotValid", "there is no TLS without caFile or caSecret")
+                    problems.add(
+                        "PolicyServerNotValid",
+                        "This field has no effect without TLS. Set caFile or caSecret, or remove it.",
+                    )
         return _NO_TLS
     hosts = {each.host if isinstance(each, OverTcp) else "" for each in addresses}
     name = written.server_name or (hosts.pop() if len(hosts) == 1 else "")
@@ -208,7 +216,7 @@ def _client(written: Written, resources: Resources, problems: Problems) -> Certi
     if written.client_secret is None:
         if any(files) and not all(files):
             with problems.at("clientKeyFile" if files[0] else "clientCertFile"):
-                problems.add("PolicyServerNotValid", "Required here: set clientCertFile and clientKeyFile together.")
+                problems.add("PolicyServerNotValid", "Only one of clientCertFile and clientKeyFile is set. Set both.")
         return CertificateFiles(name=_CLIENT, chain=files[0], key=files[1]) if any(files) else None
     with problems.at("clientSecret"):
         if any(files):
@@ -216,7 +224,7 @@ def _client(written: Written, resources: Resources, problems: Problems) -> Certi
         name = ObjectName(written.client_secret.namespace, written.client_secret.name)
         found = server_certificate(resources, name)
         if isinstance(found, Unusable):
-            problems.add("PolicyServerNotValid", f'Secret "{name}" cannot be used: {found}')
+            problems.add("PolicyServerNotValid", f'Secret "{name}" cannot be used: {found}. Add or correct it.')
             return None
         return found
 
@@ -226,11 +234,11 @@ def _ca(written: Written, resources: Resources, problems: Problems) -> bytes | C
         return CaFile(written.ca_file) if written.ca_file else None
     with problems.at("caSecret"):
         if written.ca_file:
-            problems.add("PolicyServerNotValid", "give caFile or caSecret, not both")
+            problems.add("PolicyServerNotValid", "caFile is set too. Set caFile or caSecret, not both.")
         name = ObjectName(written.ca_secret.namespace, written.ca_secret.name)
         bundle = ca_bundle(resources, name)
         if isinstance(bundle, Unusable):
-            problems.add("PolicyServerNotValid", f'Secret "{name}" cannot be used: {bundle}')
+            problems.add("PolicyServerNotValid", f'Secret "{name}" cannot be used: {bundle}. Add or correct it.')
             return b""
         return bundle
 
@@ -241,5 +249,5 @@ def _timeout(text: str, problems: Problems) -> Timeout:
         return parsed
     if not isinstance(parsed, UseDefault):
         with problems.at("timeout"):
-            problems.add("PolicyServerNotValid", f"{text!r} is not a duration such as '2s'")
+            problems.add("PolicyServerNotValid", f"{text!r} is not a duration. Use one such as '2s'.")
     return _LONGEST_DECISION

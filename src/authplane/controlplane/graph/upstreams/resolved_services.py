@@ -51,4 +51,8 @@ def report_endpoint_slices(resources: Resources, reports: Reports) -> None:
                 for position, address in enumerate(endpoint.addresses):
                     if not usable_address(address):
                         with problems.at("endpoints", index, "addresses", position):
-                            problems.warn("AddressInvalid", f"{address!r} is not an IP address to connect to; left out")
+                            problems.warn(
+                                "AddressInvalid",
+                                f"{address!r} is not an IP address that Envoy can connect to, so it is "
+                                "left out. Correct it.",
+                            )

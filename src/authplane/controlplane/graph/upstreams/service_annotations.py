@@ -39,5 +39,8 @@ def annotated_breakers(service: Service, default: Breakers, problems: Problems) 
                 own[field] = int(text)
         elif text:
             name = service.metadata.object_name
-            problems.warn("IgnoredField", f'ignoring annotation "{annotation}" of Service "{name}"; it is not a number')
+            problems.warn(
+                "IgnoredField",
+                f'ignoring annotation "{annotation}" of Service "{name}"; it is not a number. Correct it.',
+            )
     return replace(default, **own) if own else default

@@ -138,7 +138,7 @@ class _Build:
             if reason == "UnsupportedServiceType":
                 reason = "ServiceUnresolvedReference"
                 message = (
-                    f"{wanted.service} is an ExternalName service; set enableExternalNameService: true to allow them"
+                    f"{wanted.service} is an ExternalName service. Set enableExternalNameService: true to allow them."
                 )
             problems.add(reason, f"Spec.Routes unresolved service reference: {message}")
             return None
@@ -167,7 +167,7 @@ class _Build:
         found = self._service_tls.find(service, wanted.port, self._resources, self._settings, problems)
         if not isinstance(found, TlsRefused):
             return found
-        why = f"Service [{wanted.service.name}:{wanted.port}] BackendTLSPolicy cannot be followed: {found.message}"
+        why = f"Service [{wanted.service.name}:{wanted.port}] BackendTLSPolicy cannot be applied. {found.message}"
         problems.add("TLSUpstreamValidation", why)
         return None
 

@@ -213,5 +213,6 @@ def require_protection(address: Address, tls: Tls | None) -> None:
     local = isinstance(address, UnixAddress) or is_loopback(address.host)
     if not local and (tls is None or tls.client_ca is None):
         raise AddressUnprotectedError(
-            f"{address} is open to other machines: it needs a certificate, its key, and a CA for client certificates"
+            f"Refusing to listen on {address} without client certificates. "
+            "Use a loopback address, or set a certificate, its key and a CA for client certificates."
         )

@@ -98,7 +98,7 @@ class Waits:
     """For room to write, before the stream ends."""
 
 
-STOPPING: Final = Ending(grpc.StatusCode.UNAVAILABLE, "the server stops")
+STOPPING: Final = Ending(grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
 _GARBLED: Final = Ending(grpc.StatusCode.INVALID_ARGUMENT, "the request is not a discovery request")
 _SLOW: Final = Ending(grpc.StatusCode.DEADLINE_EXCEEDED, "the client does not read its responses")
 

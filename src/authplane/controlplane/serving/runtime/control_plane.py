@@ -147,7 +147,7 @@ class Control:
                 self.counts.failed += 1
                 place = place_of(error)
                 log.error(  # noqa: TRY400 (the message of the exception may quote what a document holds)
-                    "rebuild failed; the last configuration stays in force", error=place
+                    "rebuild failed, the last configuration stays in force", error=place
                 )
 
     def rebuild(self, *, keys: bool = False) -> None:
@@ -219,7 +219,7 @@ class Control:
 
     def obstacle(self) -> str:
         """Say what keeps proxies from getting a configuration; empty if nothing does."""
-        return "" if self._listening else "no configuration is served"
+        return "" if self._listening else "no configuration is served yet"
 
     @property
     def view(self) -> ControlView:
@@ -242,7 +242,7 @@ class Control:
             try:
                 await stack.enter_async_context(serve_http(live_address(self._folder.root), self._respond))
             except (ListenError, NotLiveError) as error:
-                log.warning("authplane status will not see the proxies of this control plane", why=str(error))
+                log.warning("authplane status cannot see the proxies of this control plane", why=str(error))
             yield
 
     def _respond(self, request: HttpRequest) -> HttpResponse:

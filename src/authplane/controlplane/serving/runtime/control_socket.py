@@ -38,14 +38,16 @@ def _private_place() -> Path:
     try:
         place = Path(runtime) / "authplane" if runtime else Path(tempfile.gettempdir()) / f"authplane-{os.getuid()}"
     except FileNotFoundError as error:
-        raise NotLiveError("there is no folder for temporary files; set XDG_RUNTIME_DIR") from error
+        raise NotLiveError("There is no folder for temporary files. Set XDG_RUNTIME_DIR.") from error
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = place.lstat()
     except OSError as error:
-        raise NotLiveError(f"cannot use {place}: {error.strerror}") from error
+        raise NotLiveError(f"Cannot use {place}: {error.strerror}. Set XDG_RUNTIME_DIR to another folder.") from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise NotLiveError(f"{place} is not a private folder of this user")
+        raise NotLiveError(
+            f"{place} is not a private folder of this user. Set its owner to this user and its mode to 0700."
+        )
     return place
 
 
@@ -55,5 +57,9 @@ def ask_live(root: Path, target: str) -> bytes:
         return ask_page(live_address(root), target, limit=_LIMIT)
     except NotAnsweredError as error:
         cause = error.__cause__
-        told = f"no control plane serves {root}" if cause else f"the control plane of {root} {error}"
+        told = (
+            f"No control plane serves {root}. Start one with authplane control."
+            if cause
+            else f"The control plane of {root} {error}. Restart it."
+        )
         raise NotLiveError(told) from error

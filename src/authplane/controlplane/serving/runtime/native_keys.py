@@ -93,7 +93,7 @@ class NativeKeys:
             return known[1]
         keys = render_jwks(trust.keys, trust.demands)
         if isinstance(keys, Withheld):
-            _log.info("tokens of an issuer are left to the policy server", issuer=url, why=f"it {keys.why}")
+            _log.info("policy server verifies the tokens of an issuer", issuer=url, why=f"it {keys.why}")
         self._rendered[url] = trust, keys
         return keys
 

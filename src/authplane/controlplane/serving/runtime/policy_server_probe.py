@@ -72,8 +72,8 @@ class PolicyServerProbe:
         await self._greeter.follow()
 
     def _heard(self, address: Address, greeting: Greeting) -> None:
-        remedy = REMEDIES[greeting.cause] if isinstance(greeting, Refused) else ""
-        self._tell(PolicyServerTried(_tried(address, greeting), remedy))
+        tried = _tried(address, greeting)
+        self._tell(PolicyServerTried(tried, tried.remedy))
 
 
 def _tried(address: Address, greeting: Greeting) -> Tried:
@@ -82,10 +82,9 @@ def _tried(address: Address, greeting: Greeting) -> Tried:
             return Tried(address=str(address), trial=Trial.ACCEPTED)
         case NotTried(why):
             return Tried(address=str(address), trial=Trial.NOT_TRIED, why=f"not tried from the control plane: {why}")
-        case Refused(cause=Cause.UNREACHABLE, why=why):
-            return Tried(address=str(address), trial=Trial.UNREACHABLE, why=why)
-        case Refused(why=why):
-            return Tried(address=str(address), trial=Trial.HANDSHAKE, why=why)
+        case Refused(cause=cause, why=why):
+            trial = Trial.UNREACHABLE if cause is Cause.UNREACHABLE else Trial.HANDSHAKE
+            return Tried(address=str(address), trial=trial, why=why, remedy=REMEDIES[cause])
         case _:
             assert_never(greeting)
 
