@@ -35,7 +35,7 @@ class Step:
     """The way to it from the root, by the fields of the message."""
     text: str
     matched: bool | None
-    """A predicate holds; a branch or a tree has led to the end of the search. None is for what is only a value."""
+    """True if a predicate matches, or if a branch or tree ends the search; None for a plain value."""
     why: str = ""
     """What was read, and the like; empty if what is below says it."""
     below: tuple["Step", ...] = ()
@@ -46,7 +46,7 @@ class Telling(Protocol):
     """A matcher that can say more about a value than what it is."""
 
     def tell(self, value: Any, path: Path) -> Step:
-        """Say why a value matches or does not, and why that is so; what it says stands at the path."""
+        """Explain why a value matches or not; the steps get the path."""
 
 
 @dataclass(frozen=True, slots=True)

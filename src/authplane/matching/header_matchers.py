@@ -37,7 +37,7 @@ class HeaderRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderPresent:
-    """The header is there, or is missing."""
+    """The header is present or absent."""
 
     name: str
     present: bool

@@ -47,21 +47,21 @@ class Single(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class And(Generic[S]):
-    """All of them hold."""
+    """All predicates match."""
 
     parts: tuple["Predicate[S]", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or(Generic[S]):
-    """At least one of them holds."""
+    """At least one predicate matches."""
 
     parts: tuple["Predicate[S]", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not(Generic[S]):
-    """It does not hold."""
+    """The predicate does not match."""
 
     part: "Predicate[S]"
 
@@ -160,7 +160,7 @@ Matcher: TypeAlias = ListMatcher[S, A] | ExactMap[S, A] | PrefixMap[S, A]
 
 
 def with_actions(matcher: Matcher[S, A], change: Callable[[A], B]) -> Matcher[S, B]:
-    """Return the same tree with other actions, each made of the one that stood there."""
+    """Return the same tree with each action replaced by the result of a function."""
 
     def changed(outcome: OnMatch[S, A]) -> OnMatch[S, B]:
         match outcome:

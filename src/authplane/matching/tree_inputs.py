@@ -19,7 +19,7 @@ class HasHeaders(Protocol):
 
     @property
     def authority(self) -> str | None:
-        """None if nobody tells."""
+        """None if it is unknown."""
 
     @property
     def metadata(self) -> tuple[tuple[str, str | bytes], ...]:

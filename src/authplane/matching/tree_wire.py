@@ -1,6 +1,6 @@
-"""Messages of the unified matcher to our values.
+"""Parses messages of the unified matcher.
 
-What a tree may have in it is given by `Kinds`: a value with the inputs, matchers and actions of whoever reads the tree.
+`Kinds` has the inputs, matchers and actions that the caller supports.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -59,7 +59,7 @@ class ValueType(Enum):
 
 
 ParseAction: TypeAlias = Callable[[bytes, Problems], A | None]
-"""Reads the bytes of a message; None if it has problems. Paths of problems begin where the message stands."""
+"""Parses the bytes of a message; None if it has problems. Paths of problems are relative to the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class InputKind(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class MatcherKind:
-    """A kind of matcher that stands as ``custom_match``."""
+    """A type of matcher for ``custom_match``."""
 
     takes: ValueType
     parse: Callable[[bytes, Problems], ValueMatcher[Any] | None]
@@ -80,7 +80,7 @@ class MatcherKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kinds(Generic[S, A]):
-    """What may stand in a tree, by the full names of messages."""
+    """The supported parts of a tree, by full names of messages."""
 
     inputs: Mapping[str, InputKind[S]]
     actions: Mapping[str, ParseAction[A]]

@@ -49,7 +49,7 @@ class Line:
 
 
 LineSink: TypeAlias = Callable[[Line], Awaitable[None]]
-"""Receives each line. The process may stand still while it waits, so it must be quick."""
+"""Receives each line. It must be quick, because the process may block meanwhile."""
 
 
 async def forward(line: Line) -> None:
@@ -88,7 +88,7 @@ class Child:
 async def run_process(
     argv: Sequence[str], *, sink: LineSink, grace: float = 2.0, environment: Mapping[str, str] | None = None
 ) -> AsyncGenerator[Child]:
-    """Run a program while the block runs; then it is asked to end, and made to after ``grace`` seconds.
+    """Run a program while the block runs; then terminate it, and kill it after ``grace`` seconds.
 
     It ends even if this process is killed. It does not see Ctrl-C: ending it is up to the owner of the block.
     """
@@ -113,7 +113,7 @@ async def run_process(
             yield Child(process, readers)
         finally:
             await _end(process, grace)
-            # What the program has started may hold its output open.
+            # Child processes of the program may keep its output open.
             for late in (await asyncio.wait(readers, timeout=_LAST_WORDS))[1]:
                 late.cancel()
             transport.close()
@@ -134,7 +134,7 @@ async def owned_tasks() -> AsyncGenerator[asyncio.TaskGroup]:
 def place_of(error: Exception) -> str:
     """Name an exception and where it was raised, for the log.
 
-    Not its message and not the variables around it: they can hold what a client sent, a password for instance.
+    The message and the variables are left out: they can contain data of a client, such as a password.
     """
     frames = extract_tb(error.__traceback__)
     where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
@@ -142,7 +142,7 @@ def place_of(error: Exception) -> str:
 
 
 async def _deliver(reader: asyncio.StreamReader | None, stream: Stream, sink: LineSink) -> None:
-    """Pass on lines until the stream ends; a line longer than we can hold is named, not kept."""
+    """Pass on lines until the stream ends; a line that is too long is replaced by a remark."""
     too_long = False
     while reader is not None:
         try:

@@ -40,7 +40,7 @@ class AttributesInput:
 
 
 class CallAttributes:
-    """The attributes of one call; each is made when somebody asks."""
+    """The attributes of one call; each is computed on first use."""
 
     __slots__ = ("_call",)
 

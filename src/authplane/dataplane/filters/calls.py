@@ -1,4 +1,4 @@
-"""A call as filters see it, and what they make of it.
+"""A call as filters see it, and their verdicts.
 
 A filter is a generator: it looks at the call, yields an effect if it needs something on the way, is sent the outcome,
 and returns what shall happen. One driver runs it on asyncio, another on threads; both close it in the end, so that it
@@ -15,7 +15,7 @@ from authplane.core.values import dataclass
 from authplane.dataplane.filters.filter_metadata import NO_METADATA, FilterMetadata
 
 Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
-"""Keys in lower case, in order; a key may stand several times. The values of ``-bin`` keys are bytes."""
+"""Keys in lower case, in order; a key may occur several times. The values of ``-bin`` keys are bytes."""
 
 
 class Side(Enum):
@@ -78,7 +78,7 @@ class PeerCertificate:
 
 
 class Connection(Protocol):
-    """What is known of a call's connection; looked up when somebody asks."""
+    """The connection of a call; each value is looked up on first use."""
 
     @property
     def remote(self) -> Endpoint:
@@ -175,7 +175,7 @@ class Flight:
         self._wake: list[Callable[[], None]] = []
 
     def end(self) -> None:
-        """Wake all who wait; whoever does the thing calls this in every case."""
+        """Wake all waiters; the part that does the work must always call this."""
         self._ended = True
         for wake in tuple(self._wake):
             wake()
@@ -213,9 +213,9 @@ class Change(Enum):
     ADD_IF_ABSENT = 1
     """If there are any, nothing changes."""
     OVERWRITE_OR_ADD = 2
-    """The new one stands alone."""
+    """Replace all values by the new one."""
     OVERWRITE_IF_EXISTS = 3
-    """The new one stands alone; if there were none, nothing changes."""
+    """Replace all values by the new one; do nothing if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,11 +258,11 @@ Verdict: TypeAlias = Proceed | Stop
 Flow: TypeAlias = Generator[Effect, Outcome, Verdict]
 
 INTERNAL_FAULT: Final = Stop(code=Code.INTERNAL, message="internal error in a filter")
-"""What a driver answers if a filter raises: nothing gets through by a fault of ours."""
+"""The verdict of a driver if a filter raises: an internal error denies the call."""
 
 
 class Running(Protocol):
     """A filter with its configuration, ready for calls."""
 
     def run(self, call: Call) -> Flow:
-        """Judge one call."""
+        """Decide about one call."""

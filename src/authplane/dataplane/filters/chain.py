@@ -14,7 +14,7 @@ _NO_METHOD: Final = Stop(code=Code.UNIMPLEMENTED, message="the path is not /serv
 
 
 def run_chain(filters: Sequence[Running], call: Call) -> Flow:
-    """Let each filter judge the call as the one before it left it; the first that stops it ends the chain.
+    """Run filters in order on the call as the previous filter left it; the first that stops the call ends the chain.
 
     A server refuses a path that is not of the form ``/service/method`` before any filter: what looks for the handler
     could otherwise read it differently from a rule that is to protect it.

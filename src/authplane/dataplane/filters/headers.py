@@ -42,7 +42,7 @@ def value_fault(name: str, value: str | bytes) -> str:
 
 
 def is_protected(name: str) -> bool:
-    """Tell whether a header belongs to gRPC or to HTTP/2 itself: nobody changes it."""
+    """Tell whether a header belongs to gRPC or HTTP/2; such headers must not be changed."""
     return name.startswith((":", "grpc-")) or name in _PROTECTED
 
 
@@ -90,7 +90,7 @@ Drafts: TypeAlias = list[Mutation | Unfit]
 
 @dataclass(slots=True)
 class Review:
-    """Collects what of the edits that somebody asks for is allowed.
+    """Collects the allowed edits of a response.
 
     What is malformed spoils the whole, and so does what is not allowed if the rules say so: even if it would change
     nothing, and whatever stands around it.
@@ -147,7 +147,7 @@ def edited(metadata: Metadata, edits: Edits) -> Metadata:
 def mutated(metadata: Metadata, mutations: tuple[Mutation, ...]) -> Metadata:
     """Return the metadata with the changes made, one after the other.
 
-    However many there are, the time is in proportion to them: whoever decides about calls must not hold up all others.
+    The time is proportional to the number of changes: an authorization service must not block other calls.
     """
     if not mutations:
         return metadata

@@ -1,4 +1,4 @@
-"""Which filters there are: a value that the program makes, and that tests make of their own.
+"""The supported filter types: a value that programs and tests build.
 
 A filter reads its configuration once, when the resource is judged, into a frozen and hashable value; that value builds
 what judges calls. Nothing here knows protobuf: a filter's ``wire`` module reads the bytes.
@@ -18,7 +18,7 @@ from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, XdsServer
 T = TypeVar("T")
 
 MOST_DEPTH: Final = 8
-"""How deep filters may nest; one that stands in the list of a connection manager is at depth 1."""
+"""Maximum nesting of filters; a filter in the list of a connection manager has depth 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Kept:
         self._place: tuple[Hashable, ...] = ()
 
     def of(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what is kept under a key; make it if there is nothing. A key stands for one type of thing."""
+        """Return the value of a key, and create it on first use. All values of a key have one type."""
         if self._place:
             key = (self._place, key)
         if key not in self._things:
@@ -85,7 +85,7 @@ class Kept:
         return thing
 
     def below(self, place: Hashable) -> "Kept":
-        """Return what a filter keeps that another one holds: the same keys mean other things at every place."""
+        """Return the store of a nested filter, whose keys are separate from those of other places."""
         part = Kept()
         part._before, part._things, part._place = self._before, self._things, (*self._place, place)
         return part
@@ -114,17 +114,17 @@ class FilterConfig(Protocol):
     """A filter's configuration: frozen, hashable, equal if it means the same."""
 
     def build(self, state: State, override: object | None) -> Running:
-        """Make what judges calls, with the override that the filter's own ``parse_override`` made."""
+        """Create the filter for calls, with the override that ``parse_override`` returned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Where a configuration stands."""
+    """The context of a configuration."""
 
     side: Side
     trust: Trust
     registry: "Registry"
-    """For filters that hold filters."""
+    """For filters that contain filters."""
     depth: int = 1
 
 

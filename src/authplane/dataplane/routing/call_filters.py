@@ -1,4 +1,4 @@
-"""What the calls of a server or a client are judged by: everything is built when the configuration comes."""
+"""Selects the filters of calls; everything is built when a configuration arrives."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -30,7 +30,7 @@ class FixedRules:
         return cls(routed, _passes(routed))
 
     def route(self, _: Call) -> Routed:
-        """Tell which filters judge a call."""
+        """Return the filters of a call."""
         return self.routed
 
 

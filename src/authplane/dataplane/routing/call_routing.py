@@ -1,4 +1,4 @@
-"""Where a call goes and which filters judge it: everything is built when the configuration comes."""
+"""Selects the route and the filters of calls; everything is built when a configuration arrives."""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
@@ -34,7 +34,7 @@ Draw: TypeAlias = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routed:
-    """What becomes of a call: its filters judge it; then it stops, or goes to its cluster or handler."""
+    """The route of a call: its filters run, then the call stops, or continues to its cluster or handler."""
 
     filters: tuple[Running, ...] = ()
     stop: Stop | None = None
@@ -83,7 +83,7 @@ class _BuiltRoute:
 
     @property
     def asks_authority(self) -> bool:
-        """Whether a header that it asks for stands for the authority of a call."""
+        """Whether a condition reads the authority of a call."""
         return any(each.name in AUTHORITY for each in self.headers)
 
     def matches(self, call: Call, draw: Draw) -> bool:
@@ -102,7 +102,7 @@ class _BuiltRoute:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """Filters that are told the metadata of a route."""
+    """Filters that read the metadata of a route."""
 
     filters: tuple[Running, ...]
     route: FilterMetadata
@@ -201,7 +201,7 @@ class _Builder:
         )
 
     def routed(self, end: Routed, *levels: Overrides) -> Routed:
-        """Put the filters that hold at these levels before the end of a call; the most specific level comes first."""
+        """Add the filters of these levels to a route; the most specific level comes first."""
         chain = effective_chain(self._manager.filters, *levels)
         if isinstance(chain, Mismatch):
             message = f"the route overrides filter '{chain.name}' with the configuration of another filter type"

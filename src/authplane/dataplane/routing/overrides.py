@@ -1,4 +1,4 @@
-"""What holds for a filter on a route: the most specific level that mentions it."""
+"""Selects the override of a filter on a route: that of the most specific level."""
 
 from typing import TypeAlias
 

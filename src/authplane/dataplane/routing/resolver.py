@@ -169,7 +169,7 @@ def _metadata(names: Iterable[str], look: _Lookup) -> Mapping[str, ResourceMetad
 
 
 class _Flattening:
-    """Turns a cluster, which may stand for others, into groups of endpoints; each cluster counts once (gRFC A37)."""
+    """Turns a cluster, also an aggregate one, into groups of endpoints; each cluster counts once (gRFC A37)."""
 
     def __init__(self, look: _Lookup) -> None:
         self._look = look

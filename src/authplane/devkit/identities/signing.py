@@ -1,4 +1,4 @@
-"""Signs tokens: for the development issuer, and to show claims that somebody only assumes."""
+"""Signs tokens for the development issuer, and for claims that a test assumes."""
 
 import json
 from collections.abc import Mapping
@@ -29,12 +29,12 @@ class SigningKey:
 
     @classmethod
     def generate(cls) -> Self:
-        """Make a key that nobody keeps."""
+        """Return a new key that is not stored."""
         return cls._named(ECKey.generate_key("P-256"))
 
     @classmethod
     def _named(cls, material: ECKey) -> Self:
-        # The name says to whoever finds it in a token what to think of it.
+        # The key id marks tokens of this key as development tokens.
         return cls(kid=f"dev-{material.thumbprint()[:16]}", material=Secret(material))
 
     def sign(self, claims: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Calls of gRPC that somebody describes, to be told which way they take through a tree."""
+"""Reads descriptions of gRPC calls for `authplane match`."""
 
 import re
 from base64 import b64decode

@@ -1,4 +1,4 @@
-"""Trees of the unified matcher that somebody has written to a file, and the way a call takes through them."""
+"""Reads matcher trees (unified matcher) from files and explains how a call matches."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -64,7 +64,7 @@ class TreeFile(NamedTuple):
     findings: tuple[Finding, ...]
 
     def place(self, path: Path) -> tuple[str, Path]:
-        """Return where something of the tree stands, and the way to it as the file spells it."""
+        """Return the place of a path of the tree in the file, and the path as the file spells it."""
         found = spelled(self.text.root, (*self._before(), *path))
         return str(self.text.place(found)), found
 
@@ -129,14 +129,14 @@ def _respelled(root: Node, problem: Problem) -> Problem:
 
 
 def _untyped(node: Node) -> Node:
-    """Return the message without a type beside its fields, as it stands in an ``Any``."""
+    """Return the message without ``@type`` among its fields, as an ``Any`` has it."""
     if isinstance(node, Fields) and TYPE in node.entries:
         entries = {name: entry for name, entry in node.entries.items() if name != TYPE}
         return Fields(entries, node.line, node.column)
     return node
 
 
-# --- What may stand in a tree
+# --- Supported inputs, matchers and actions
 
 
 def _kinds(root: Node, side: Side, *, composite: bool) -> Kinds[Call, ActionText]:
@@ -196,7 +196,7 @@ def _execute(data: bytes, problems: Problems) -> ActionText | None:
 
 
 def _cel(data: bytes, vocabulary: Vocabulary, problems: Problems) -> "ToldExpression | None":
-    """Read an expression, also one that is a text: nobody writes checked ones by hand."""
+    """Parse an expression, also as text, because checked expressions are not written by hand."""
     try:
         expression = cel_pb2.CelMatcher.FromString(data).expr_match
     except DecodeError:
@@ -252,7 +252,7 @@ def _part(part: Part, path: Path) -> Step:
 
 
 def _at(node: Node | None, path: Path) -> Node | None:
-    """Return what stands at the end of a path that exists; None if it is null or nothing."""
+    """Return the node at an existing path; None if it is null."""
     for step in path:
         match node:
             case Fields(entries=entries) if isinstance(step, str):

@@ -39,7 +39,7 @@ def fill(message: Message, node: Node, path: Path, report: Report) -> None:
 
 
 def spelled(node: Node | None, path: Path) -> Path:
-    """Return the path to a field as the file spells it, or to the nearest thing around it that is there."""
+    """Return the path to a field as the file spells it, or to its nearest parent in the file."""
     found: list[str | int] = []
     for step in path:
         match node:

@@ -80,7 +80,7 @@ def explain(generation: Generation, envoy: Release = CURRENT) -> tuple[Explained
 
 
 def _others(reached: Iterable[TargetRoute], policies: Policies, passages: TargetRoutes) -> Iterator[TargetRoute]:
-    """Yield what stands before targets that no request is checked for: nothing leads there, or protects them."""
+    """Yield targets without checks: no route reaches them, or no policy protects them."""
     seen = {ref for each in reached for ref in (each.target.backend, each.target.gateway)}
     for aim, attachment in sorted(policies.attachments.items(), key=lambda each: each[0]):
         if not aim.section and aim.ref not in seen and (aim.ref.kind in BACKENDS or attachment.policies):

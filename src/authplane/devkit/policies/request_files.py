@@ -1,4 +1,4 @@
-"""Requests that somebody describes, to be told how they would be judged."""
+"""Reads descriptions of requests for `authplane check` and `authplane test`."""
 
 import json
 import re
@@ -96,7 +96,7 @@ class WrittenRequest:
 
 @dataclass(frozen=True, slots=True)
 class AssumedToken:
-    """Claims that somebody assumes to be signed by an issuer."""
+    """Claims that count as signed by an issuer."""
 
     issuer: str
     claims: Mapping[str, Any]
@@ -104,7 +104,7 @@ class AssumedToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedRequest:
-    """A request to be judged. What its peer shows is not in it yet, but for a token in Authorization."""
+    """A request to evaluate; the peer's certificate and assumed claims are separate fields."""
 
     target: RequestTarget
     request: Request
@@ -115,7 +115,7 @@ class AskedRequest:
     token: AssumedToken | None = None
     time: datetime | None = None
     path: Path = ()
-    """Where it stands in its file."""
+    """The path of the request in its file."""
     remarks: tuple[str, ...] = ()
     """What is assumed of its way."""
 

@@ -1,4 +1,4 @@
-"""Which way a described request takes: the Gateway that leads to its target judges it as well."""
+"""Finds the Gateway and listener of a described request, because their policies apply too."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from authplane.resources.documents import Finding
 
 
 def find_way(asked: AskedRequest, enforced: Enforced, text: Text) -> AskedRequest | Finding:
-    """Return a request with the listener that it comes through, or why nobody can tell which one that is.
+    """Return a request with its listener, or a finding if several listeners with different policies are possible.
 
     A request that names no Gateway comes through any that leads to its target. Where those have different policies, the
     request must name one.

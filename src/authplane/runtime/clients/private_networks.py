@@ -13,9 +13,9 @@ class PrivateAddressError(httpcore2.ConnectError):
 
 
 def is_public(address: str) -> bool:
-    """Tell whether an IP address belongs to the public internet; what is none does not.
+    """Tell whether a text is an IP address of the public internet.
 
-    Addresses that stand for others, such as an IPv4 address written as IPv6, are what they stand for.
+    An address that embeds another one, such as an IPv4-mapped IPv6 address, counts as the embedded one.
     """
     try:
         # A scope, as in fe80::1%eth0, is only for addresses of a local network.

@@ -1,4 +1,4 @@
-"""Fetches what issuers publish: briefly, in small amounts, and from nobody else."""
+"""Fetches documents of issuers, within limits of time and size, and only from the issuer."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Keeps the keys of all configured issuers at hand, without any request ever waiting for one."""
+"""Keeps the keys of all configured issuers up to date; requests never wait for an issuer."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ class IssuerOptions:
     observe: Observe = ignore
     """Hears of everything that happens, and must be quick."""
     silent: bool = False
-    """Write nothing to the log: somebody else here follows the same issuers, and does."""
+    """Write nothing to the log, because another part of the program logs the same issuers."""
     clock: Callable[[], float] = time.monotonic
     spread: Callable[[], float] = random.random
 
@@ -73,10 +73,10 @@ class Issuers:
         self._followed: dict[str, _Followed] = {}
         self._by_name: dict[str, IssuerState] = {}
         self.counts: Counter[tuple[str, str]] = Counter()
-        """How often each kind of event happened with each issuer; whoever wants to know reads it."""
+        """Number of events by issuer and kind."""
 
     def keys_of(self, name: str) -> Trust | NotReady | None:
-        """Return the issuer that calls itself ``name`` in ``iss``; None if nobody has configured it."""
+        """Return the issuer whose ``iss`` is ``name``; None if it is not configured."""
         state = self._by_name.get(name)
         return None if state is None else state.trust(self._options.clock())
 

@@ -19,7 +19,7 @@ _FOR_EVER: Final = 3e9
 
 
 def parse_packed(kind: type[M], message: any_pb2.Any, problems: Problems) -> M | None:
-    """Read an ``Any`` that must hold this message; None is a problem."""
+    """Parse an ``Any`` that must contain this message; None after a problem."""
     name = parse_type_url(message.type_url, problems)
     if name is None:
         return None

@@ -24,7 +24,7 @@ def parse_connection_manager(message: pb.HttpConnectionManager, scope: Scope, pr
 
 
 def _check_addresses(message: pb.HttpConnectionManager, problems: Problems) -> None:
-    """Hold the address of the peer to be that of the connection: gRFC A41 has rules on it."""
+    """Require that the peer's address is that of the connection (gRFC A41)."""
     if message.xff_num_trusted_hops:
         with problems.at("xff_num_trusted_hops"):
             problems.add("Unsupported", "xff_num_trusted_hops is not supported. Set it to 0.")

@@ -15,7 +15,7 @@ _AUDIENCE: Final = gcp_authn_pb2.Audience.DESCRIPTOR.full_name
 
 
 def parse_metadata(message: base_pb2.Metadata, problems: Problems) -> ResourceMetadata:
-    """Read metadata: what has a type first, then what has none where nothing stands yet; unknown types are skipped."""
+    """Parse metadata: typed entries first, then untyped ones under other keys; unknown types are skipped."""
     found: dict[str, MetadataValue] = {}
     for key in sorted(message.typed_filter_metadata):
         with problems.at("typed_filter_metadata", printable(key)):

@@ -30,21 +30,21 @@ class NestedFilter:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """No filter judges the call."""
+    """No filter runs on the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """These filters judge the call, one after the other."""
+    """These filters run on the call, in order."""
 
     filters: tuple[NestedFilter, ...]
     sample: Fraction = ALWAYS
-    """The calls that they judge; which ones is drawn anew for each, and the others go on as they are."""
+    """The share of calls that the filters run on, drawn for each call; others continue unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The call cannot be judged, and so fails."""
+    """No filter can run, so the call fails."""
 
     why: str
     sample: Fraction = ALWAYS
@@ -56,31 +56,31 @@ Action: TypeAlias = Skip | Execute | Refuse
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What an override has: a tree that stands for the whole of the other one."""
+    """An override: a tree that replaces the other one."""
 
     matcher: Matcher[Call, Action]
 
 
 @dataclass(frozen=True, slots=True)
 class Composite:
-    """Which filters judge which calls."""
+    """Selects filters by call."""
 
     matcher: Matcher[Call, Action] | None = None
     """None lets every call go on as it is."""
 
     def build(self, state: State, override: object | None) -> Running:
-        """Make the filters of every action; the tree of an override stands for the whole of this one."""
+        """Create the filters of every action; the tree of an override replaces this one."""
         matcher = override.matcher if isinstance(override, Choice) else self.matcher
         if matcher is None:
             return _CompositeFilter(lambda _: _PASS, state.random)
         search = as_search(with_actions(matcher, _Builder(state).built))
-        # Whoever is not told the authority would take it for another than the one that a branch is for.
+        # Without the authority, a call could match the branch of another one.
         return _CompositeFilter(_if_known(search) if asks_authority(matcher) else search, state.random)
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What judges a call that leads here."""
+    """The filters of a call that the tree leads here."""
 
     judge: Callable[[Call], Flow] | Stop | None
     """None lets it go on as it is."""
@@ -138,7 +138,7 @@ class _CompositeFilter:
         self._random = random
 
     def run(self, call: Call) -> Flow:
-        """Let the filters judge the call that the tree leads to; a call that it leads nowhere fails."""
+        """Run the filters that the tree selects; a call without a match fails."""
         found = self._search(call)
         if found is None:
             return NO_MATCH

@@ -53,7 +53,7 @@ def composite_type(flags: FeatureFlags) -> FilterType | None:
 
 
 def composite_kinds(scope: Scope, more: Mapping[str, InputKind[Call]] = NO_MORE) -> Kinds[Call, Action]:
-    """Return what may stand in the tree of a composite filter."""
+    """Return the supported parts of the tree of a composite filter."""
     vocabulary = VOCABULARIES[scope.side]
     return Kinds(
         inputs={
@@ -69,7 +69,7 @@ def composite_kinds(scope: Scope, more: Mapping[str, InputKind[Call]] = NO_MORE)
 
 
 def parse_composite(packed: Packed, scope: Scope) -> Composite | tuple[Problem, ...]:
-    """Read the configuration; every problem is told."""
+    """Parse the configuration; report every problem."""
     problems = Problems()
     message = parse_message(pb.ExtensionWithMatcher, packed.value, problems)
     if message is None:
@@ -84,7 +84,7 @@ def parse_composite(packed: Packed, scope: Scope) -> Composite | tuple[Problem, 
 
 
 def parse_override(packed: Packed, scope: Scope) -> Choice | tuple[Problem, ...]:
-    """Read what a route has instead; every problem is told."""
+    """Parse an override; report every problem."""
     if packed.type_name != CARRIER:
         return parse_choice(packed, scope)
     problems = Problems()
@@ -113,7 +113,7 @@ def parse_override(packed: Packed, scope: Scope) -> Choice | tuple[Problem, ...]
 def parse_choice(
     packed: Packed, scope: Scope, more: Mapping[str, InputKind[Call]] = NO_MORE
 ) -> Choice | tuple[Problem, ...]:
-    """Read a tree that stands for the whole of another one; every problem is told."""
+    """Parse a tree that replaces another one; report every problem."""
     problems = Problems()
     message = parse_message(pb.ExtensionWithMatcherPerRoute, packed.value, problems)
     if message is None:
@@ -127,7 +127,7 @@ def parse_choice(
 
 
 def _check_extension(message: pb.ExtensionWithMatcher, problems: Problems) -> None:
-    """Report an extension that is no composite filter: a matcher may stand before others, which we do not have."""
+    """Report an extension that is not a composite filter: matchers of other extensions are not supported."""
     if not message.HasField("extension_config"):
         problems.add("Missing", "This field is required. Add it.")
         return

@@ -34,7 +34,7 @@ from authplane.dataplane.filters.registry import State
 from authplane.matching.fractions import ALWAYS, Fraction, is_drawn
 
 FAILURE_MARK: Final = "x-envoy-auth-failure-mode-allowed"
-"""The header that tells the handler that nobody has decided about the call."""
+"""The request header that marks a call without a decision (failure_mode_allow_header_add)."""
 MOST_BYTES: Final = 512 * 1024
 """How large a check may be; services refuse larger ones, so that a client could choose to have no decision."""
 

@@ -1,4 +1,4 @@
-"""Remembers decisions, beyond gRFC A92: off unless the program asks for it.
+"""Caches decisions. This goes beyond gRFC A92 and is off by default.
 
 What stands for a call is everything that the service is shown of it, except the time and the client's port: two calls
 share a decision only if the service could not tell them apart.
@@ -22,7 +22,7 @@ _LARGEST: Final = 16_384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caching:
-    """For how long decisions hold, and for which calls."""
+    """The lifetimes of cached decisions, and the calls that share them."""
 
     headers: tuple[str, ...] = ()
     """Headers that the service decides by, besides ``authorization``. It is shown no others."""
@@ -62,7 +62,7 @@ class DecisionCache:
         return self._caching.headers
 
     def find(self, key: bytes, now: float) -> Decision | None:
-        """Return the decision for a call, if one is known and still holds."""
+        """Return the cached decision for a call, if it is still valid."""
         found = self._decisions.get(key)
         if found is None:
             return None
@@ -91,7 +91,7 @@ class DecisionCache:
                 self._decisions.popitem(last=False)
 
     def board(self, key: bytes) -> tuple[Flight, bool]:
-        """Return the check that is under way for a call, and whether whoever asks is to make it."""
+        """Return the pending check of a call, and whether the caller must send it."""
         mine = Flight()
         flight = self._flights.setdefault(key, mine)
         return flight, flight is mine

@@ -14,7 +14,7 @@ _NAMES: Final = frozenset({_PARENT, _STATE, _BINARY})
 _PARENT_FORM: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-[!-~]{1,64})?")
 _STATE_FORM: Final = re.compile(r"[ -~\t]*")
 _LONGEST_STATE: Final = 512
-"""Characters of ``tracestate`` that whoever passes it on should let through at least."""
+"""Characters of ``tracestate`` that an intermediary should propagate at least (W3C Trace Context)."""
 _LONGEST_BINARY: Final = 64
 
 

@@ -41,7 +41,7 @@ class ExtAuthzOptions:
 
 @dataclass(frozen=True, slots=True)
 class ExtAuthzOverride:
-    """An override, of which no field counts: it is there so that it can be disabled."""
+    """An override without effective fields; a route uses it to disable the filter."""
 
 
 DEFAULT_OPTIONS: Final = ExtAuthzOptions()
@@ -66,7 +66,7 @@ def ext_authz_type(options: ExtAuthzOptions = DEFAULT_OPTIONS, flags: FeatureFla
 def parse_ext_authz(
     packed: Packed, trust: Trust, options: ExtAuthzOptions = DEFAULT_OPTIONS
 ) -> ExtAuthz | tuple[Problem, ...]:
-    """Read the configuration; every problem is told."""
+    """Parse the configuration; report every problem."""
     problems = Problems()
     try:
         message = pb.ExtAuthz.FromString(packed.value)

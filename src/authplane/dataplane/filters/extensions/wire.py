@@ -1,4 +1,4 @@
-"""Configurations of extensions: an ``Any`` of a message, or of a ``TypedStruct`` that stands for one."""
+"""Parses configurations of extensions: an ``Any`` with a message, or with a ``TypedStruct`` in place of one."""
 
 import json
 import math

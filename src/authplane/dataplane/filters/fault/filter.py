@@ -99,7 +99,7 @@ class Fault:
     """How many calls may be affected at one time; None sets no limit."""
 
     def build(self, state: State, override: object | None) -> Running:
-        """Make the filter; an override stands for the whole configuration."""
+        """Create the filter; an override replaces the whole configuration."""
         config = override if isinstance(override, Fault) else self
         return _FaultFilter(config, state, state.kept.of(ActiveFaults, ActiveFaults))
 

@@ -38,7 +38,7 @@ _DENOMINATORS: Final = {
 
 
 def parse_fault(packed: Packed, scope: Scope) -> Fault | tuple[Problem, ...]:
-    """Read the configuration; every problem is told."""
+    """Parse the configuration; report every problem."""
     del scope
     problems = Problems()
     try:

@@ -51,7 +51,7 @@ class RbacFilter:
     rules: Rbac | None = None
 
     def build(self, state: State, override: object | None) -> Running:
-        """Return what judges calls; an override stands for the whole configuration."""
+        """Create the filter; an override replaces the whole configuration."""
         del state
         return override if isinstance(override, RbacFilter) else self
 
@@ -62,7 +62,7 @@ class RbacFilter:
 
 
 def permits(rules: Rbac, call: Call) -> bool:
-    """Tell whether a call may go on; one of which nobody knows what the rules ask for may not."""
+    """Tell whether a call is allowed; it is not if a value that the rules read is unknown."""
     connection = call.connection
     if connection is None or not all(is_known(need, call, connection) for need in rules.needs):
         return False

@@ -83,13 +83,13 @@ class PeerAddress:
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """The client's certificate names somebody; without a matcher the connection has TLS."""
+    """The client's certificate has a matching name; without a matcher, the connection has TLS."""
 
     matcher: StringMatcher | None = None
 
 
 Fact: TypeAlias = Header | UrlPath | LocalAddress | LocalPort | PeerAddress | Authenticated
-"""What is asked of the call itself."""
+"""Conditions about the call itself."""
 Rule: TypeAlias = Always | All | Some | Not | Fact
 
 
@@ -166,7 +166,7 @@ def _is_fact(fact: Fact, call: Call, connection: Connection) -> bool:
 
 def _is_authenticated(matcher: StringMatcher | None, connection: Connection) -> bool:
     certificate = connection.certificate
-    # gRFC A41: a connection without TLS is nobody's, and one with TLS and without a certificate has the empty name.
+    # gRFC A41: a connection without TLS has no name; one with TLS but without a certificate has the empty name.
     if certificate is None and not connection.tls_version:
         return False
     return matcher is None or any(matches(matcher, name) for name in _names(certificate))

@@ -37,11 +37,11 @@ OVERRIDE_NAME: Final = "envoy.extensions.filters.http.rbac.v3.RBACPerRoute"
 
 M = TypeVar("M")
 _NOTHING: Final = Always(holds=False)
-"""Stands where there is a problem."""
+"""A placeholder after a problem."""
 
 
 def parse_rbac(packed: Packed, scope: Scope) -> RbacFilter | tuple[Problem, ...]:
-    """Read the configuration; every problem is told."""
+    """Parse the configuration; report every problem."""
     del scope
     problems = Problems()
     try:
@@ -54,7 +54,7 @@ def parse_rbac(packed: Packed, scope: Scope) -> RbacFilter | tuple[Problem, ...]
 
 
 def parse_rbac_override(packed: Packed, scope: Scope) -> RbacFilter | tuple[Problem, ...]:
-    """Read an override; without rules of its own it lets every call pass."""
+    """Parse an override; without rules it allows every call."""
     del scope
     problems = Problems()
     try:
@@ -80,7 +80,7 @@ RBAC: Final = FilterType(
 
 def _parse_filter(message: filter_pb.RBAC, problems: Problems) -> RbacFilter:
     if message.HasField("matcher") and not message.HasField("rules"):
-        # To ignore it would let every call pass that it is meant to judge.
+        # Ignoring the matcher would allow every call that it should deny.
         with problems.at("matcher"):
             problems.add("MatcherUnsupported", "matcher is not supported. Use rules.")
     if not message.HasField("rules"):

@@ -15,7 +15,7 @@ TYPE_NAME: Final = "envoy.extensions.filters.http.router.v3.Router"
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """The end of a chain; it judges nothing."""
+    """The end of a chain; it makes no decision."""
 
     def build(self, state: State, override: object | None) -> Running:
         """Return itself: there is nothing to keep."""

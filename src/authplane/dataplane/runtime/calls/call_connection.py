@@ -1,4 +1,4 @@
-"""What grpcio tells of a call's connection, looked up when a filter asks."""
+"""The connection of a call as grpcio describes it; each value is looked up on first use."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -21,7 +21,7 @@ class CallConnection:
         self._context = context
         self._addresses = addresses
         self._own = own_principal
-        # In plain text nobody proves anything, and grpcio takes its time to say so.
+        # A plaintext connection has no certificate, and asking grpcio for it is slow.
         self._auth: Mapping[str, Sequence[bytes]] | None = None if secured else _NOTHING
         self._peer: str | None = None
 
@@ -33,7 +33,7 @@ class CallConnection:
 
     @property
     def local(self) -> Endpoint:
-        """Our own address; raises where it cannot be told, so that no rule is judged by a wrong one."""
+        """The server's own address; raises if it is unknown, so that no rule uses a wrong one."""
         only = self._addresses.only
         return self._addresses.of(self._named_peer()) if only is None else only
 

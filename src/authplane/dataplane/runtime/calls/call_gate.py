@@ -1,4 +1,4 @@
-"""What the calls of a server or a channel are judged by, and how a call looks to filters."""
+"""The filters of a server's or channel's calls, and calls as filters see them."""
 
 from dataclasses import field
 from datetime import UTC, datetime
@@ -17,26 +17,26 @@ _FOR_EVER: Final = 1e9
 
 
 class Rules(Protocol):
-    """What calls are judged by at the moment."""
+    """The current rules."""
 
     @property
     def passes(self) -> bool:
-        """Whether every call goes on as it is, so that nobody needs to look at it."""
+        """Whether every call continues unchanged, so that no filter runs."""
 
     def route(self, call: Call) -> Routed:
-        """Tell which filters judge a call, and what becomes of it then."""
+        """Return the filters of a call and its route."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Gate:
-    """Stands before the calls of a server. Its rules are swapped as a whole: a call sees the old or the new ones."""
+    """Runs filters before the handlers of a server. Rules are replaced as a whole: a call uses old or new ones."""
 
     rules: Rules
     addresses: LocalAddresses = field(default_factory=LocalAddresses)
     own_principal: str = ""
     """Who the server is, by its own certificate."""
     default_authority: str | None = None
-    """What stands for the authority of a call where grpcio does not tell it."""
+    """The authority of calls if grpcio does not provide it."""
     secured: bool = True
     """Whether some of its connections may have TLS."""
 

@@ -1,6 +1,6 @@
 """Drives a decision: on a thread that may wait, or on an event loop.
 
-A decision that has to wait for something in between is a generator. It yields each step that somebody else must take,
+A decision that has to wait for something in between is a generator. It yields each step that its driver must perform,
 is sent the outcome, and returns what it comes to. It is written once; what differs between threads and event loops is
 who takes the steps, and that is all there is here.
 """
@@ -70,7 +70,7 @@ def effect_on_thread(
 ) -> Outcome:
     """Wait for what a filter needs; raises `CallEndedError`.
 
-    ``until`` is for calls of which nobody tells when they end: the time, as `monotonic` has it, of their deadline.
+    ``until`` is the deadline, in the time of `monotonic`, of calls whose end grpcio does not report.
     """
     match effect:
         case Ask():

@@ -1,4 +1,4 @@
-"""What the filters of a call come to, whoever waits for what they need.
+"""The verdict of a call's filters, for threads and for event loops.
 
 A filter that raises, or returns no verdict, refuses the call.
 """

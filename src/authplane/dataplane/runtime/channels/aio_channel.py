@@ -1,4 +1,4 @@
-"""A channel of an event loop whose calls filters judge; `thread_channel` says why there are two."""
+"""A channel with filters for event loops; `thread_channel` explains why there are two kinds."""
 
 import asyncio
 import contextlib
@@ -76,7 +76,7 @@ class _Started(NamedTuple):
 
 
 class AioFilteredChannel(MakesCalls, grpc.aio.Channel):
-    """Judges every call, then lets the channel make it to which the call's route leads."""
+    """Runs filters on every call, then sends it on the channel of its route."""
 
     def __init__(self, parts: AioChannelParts) -> None:
         self.parts = parts
@@ -135,7 +135,7 @@ class AioFilteredChannel(MakesCalls, grpc.aio.Channel):
         return _Multi(self, method, method.of(self._stand_in))
 
     def begin(self, asked: AskedCall, timeout: float | None) -> _Begun:
-        """Let filters judge a call and tell where it goes, as far as there is nothing to wait for."""
+        """Run the filters of a call and select its channel, as far as nothing has to be awaited."""
         parts, deadline = self.parts, Deadline(timeout)
         steps = bind_call(parts.naming, parts.plan, parts.pool, asked, deadline)
         try:
@@ -145,7 +145,7 @@ class AioFilteredChannel(MakesCalls, grpc.aio.Channel):
             return found
 
     def start(self, method: Method, bound: BoundCall, request: Any, options: dict[str, Any]) -> Any:
-        """Make a call that was judged."""
+        """Send a call after its filters."""
         try:
             call = method.on(bound.pooled)(request, **{**options, "timeout": bound.timeout, "metadata": bound.sent})
         except BaseException:

@@ -1,4 +1,4 @@
-"""Decides where a call of a channel goes and what goes with it: filters judge it, its route names the cluster.
+"""Selects the channel and the metadata of a call: filters run, and the route names the cluster.
 
 It is the same for threads and for event loops, which differ only in how they wait for the steps that it yields.
 """
@@ -62,7 +62,7 @@ class AskedCall(NamedTuple):
 
 
 def bind_call(naming: Naming, current: CurrentPlan, pool: ChannelPool, asked: AskedCall, deadline: Deadline) -> Binding:
-    """Let filters judge a call, and tell where it goes and with what; or how it fails."""
+    """Run the filters of a call, and return its channel and metadata, or its failure."""
     plan = current.for_call(patient=asked.patient) or (yield AwaitPlan(asked.patient))
     if isinstance(plan, Stop):
         return plan
@@ -89,7 +89,7 @@ def bind_call(naming: Naming, current: CurrentPlan, pool: ChannelPool, asked: As
 
 
 def _judge(plan: Plan, call: Call) -> Generator[Effect, Outcome, tuple[Routed, Proceed] | Stop]:
-    """Let the filters of a call's route judge it."""
+    """Run the filters of a call's route."""
     routed = plan.rules.route(call)
     flow = run_chain(routed.filters, call)
     begun = judge_at_once(flow)

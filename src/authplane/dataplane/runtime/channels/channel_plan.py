@@ -1,4 +1,4 @@
-"""Where the calls of a channel go, and what they are judged by."""
+"""The plan of a channel: the filters and the destinations of its calls."""
 
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, TypeAlias, assert_never
@@ -104,7 +104,7 @@ class Naming:
 
 
 class AlreadyOpen(Opener):
-    """A channel that is there already."""
+    """A channel that is already open."""
 
     def __init__(self, channel: Any, credentials: grpc.ChannelCredentials | None) -> None:
         self._channel = channel

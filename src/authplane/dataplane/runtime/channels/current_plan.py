@@ -41,7 +41,7 @@ class CurrentPlan:
 
 
 class ThreadCurrentPlan(CurrentPlan):
-    """Threads wait for it, and callbacks are told of its state."""
+    """Threads wait for the plan, and callbacks receive its state."""
 
     def __init__(self, state: State = None) -> None:
         super().__init__(state)
@@ -115,6 +115,6 @@ class AioCurrentPlan(CurrentPlan):
         return found
 
     def _notify(self) -> None:
-        # Whoever waits now is woken; whoever comes later waits for the next change.
+        # This wakes current waiters; later ones wait for the next change.
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

@@ -1,4 +1,4 @@
-"""A channel of threads whose calls filters judge.
+"""A channel with filters for threads.
 
 `bind_call` decides where a call goes. This and `aio_channel` have what grpcio's two kinds of channel do not share: to
 make a call with threads may block, and returns a response, a future or an iterator, or raises; on an event loop a call
@@ -41,7 +41,7 @@ class ThreadChannelParts:
 
 
 class FilteredChannel(MakesCalls, grpc.Channel):
-    """Judges every call, then lets the channel make it to which the call's route leads."""
+    """Runs filters on every call, then sends it on the channel of its route."""
 
     def __init__(self, parts: ThreadChannelParts) -> None:
         self._parts = parts
@@ -78,7 +78,7 @@ class FilteredChannel(MakesCalls, grpc.Channel):
         self.close()
 
     def begin(self, method: str, given: "_Given") -> BoundCall | Stop:
-        """Let filters judge a call that starts; whoever starts it waits for them, not longer than the call may take."""
+        """Run the filters of a new call; the caller waits for them, at most until the call's deadline."""
         if self._plan.closed:
             raise ValueError("Cannot invoke RPC on closed channel!")
         parts, deadline = self._parts, Deadline(given.timeout)
@@ -184,7 +184,7 @@ class _StreamedMulti:
         return made
 
 
-# They stand for two kinds each: one argument is a request, or an iterator of them.
+# Each of them is for two kinds: the argument is a request or an iterator of requests.
 grpc.UnaryUnaryMultiCallable.register(_Multi)
 grpc.StreamUnaryMultiCallable.register(_Multi)
 grpc.UnaryStreamMultiCallable.register(_StreamedMulti)
@@ -196,7 +196,7 @@ def _begin(multi: _Multi | _StreamedMulti, given: _Given) -> BoundCall | Stop:
 
 
 def _no_code() -> None:
-    """Stand for the status of an error that has none."""
+    """Return the status of an error without one."""
 
 
 def _started(bound: BoundCall, start: Callable[[], Any]) -> Any:

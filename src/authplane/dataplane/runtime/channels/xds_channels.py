@@ -42,7 +42,7 @@ class XdsCalling:
 
     @property
     def naming(self) -> Naming:
-        """What its calls are told to be for."""
+        """The target and the authority of its calls."""
         return Naming(target=self.target, authority=self.named.authority)
 
     @property

@@ -69,7 +69,7 @@ class ClientRules:
     table: RouteTable
     draw: Callable[[], float]
     passes: bool
-    """Whether every call goes to the same place, and nobody judges it."""
+    """Whether every call goes to the same cluster without filters."""
 
     @classmethod
     def of(cls, table: RouteTable, draw: Callable[[], float]) -> "ClientRules":
@@ -78,7 +78,7 @@ class ClientRules:
         return cls(table, draw, always is not None and not always.filters and always.stop is None)
 
     def route(self, call: Call) -> Routed:
-        """Tell which filters judge a call, and where it goes then."""
+        """Return the filters of a call and its route."""
         return self.table.route(call, self.draw)
 
 

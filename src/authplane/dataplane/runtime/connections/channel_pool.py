@@ -56,7 +56,7 @@ class PooledChannel:
         self.busy = 0
         self.kept = True
         self.watch: _Watch | None = None
-        """The state of a channel of threads, once somebody has asked for it."""
+        """The connectivity of a thread channel, after the first request for it."""
         self._made: dict[Hashable, Any] = {}
 
     def multi(self, kind: str, method: str, serialize: Any = None, deserialize: Any = None) -> Any:
@@ -265,7 +265,7 @@ class AioChannelPool(ChannelPool):
             return None
         pooled.busy += 1
         if self._entries.get(key) is not entry:
-            # While it was opened it was given up; or somebody has opened another one.
+            # While this channel was opened, its key was dropped, or another thread opened one.
             pooled.kept = False
         return pooled
 

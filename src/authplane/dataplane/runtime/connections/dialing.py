@@ -37,10 +37,10 @@ class _Pem:
 
 
 class Dialer:
-    """Opens channels to one service, each with the certificates and tokens that its files hold at that time.
+    """Opens channels to one service, each with the current certificates and tokens of its files.
 
-    grpcio's channels keep the certificates they were opened with: whoever keeps a channel asks `changed` from time to
-    time, and opens another one when it says so. Tokens renew themselves.
+    grpcio's channels keep the certificates they were opened with: the owner of a channel calls `changed` from time to
+    time, and opens another channel if it returns true. Tokens are renewed without that.
     """
 
     def __init__(self, target: str, credentials: ServiceCredentials, *, clock: Callable[[], float] = monotonic) -> None:

@@ -37,7 +37,7 @@ class FailedCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-ar
         return ()
 
     def trailing_metadata(self) -> tuple[Any, ...]:
-        """Return what whoever failed the call gave it."""
+        """Return the trailing metadata of the failure."""
         return self._trailers
 
     def is_active(self) -> bool:

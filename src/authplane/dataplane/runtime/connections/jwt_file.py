@@ -17,7 +17,7 @@ from authplane.xds.bootstrap.jwt_file_state import Answer, Bearer
 
 
 def jwt_token_file_call_credentials(path: str) -> grpc.CallCredentials:
-    """Return call credentials that send ``authorization: Bearer`` with the JWT that a file holds.
+    """Return call credentials that send ``authorization: Bearer`` with the JWT in a file.
 
     The file is read when a call needs it, and again before its token expires. Combine them with the credentials of a
     channel (`grpc.composite_channel_credentials`) or give them to single calls; both kinds of channel take them.

@@ -38,9 +38,9 @@ class JwtFileInterceptor(
     grpc.StreamUnaryClientInterceptor,
     grpc.StreamStreamClientInterceptor,
 ):
-    """Fails calls for which there is no token with the right status, and attaches the credentials to the others.
+    """Attaches the token to calls, and fails calls without a token with the status of gRFC A97.
 
-    While the file is read for the first time, or because its token has expired, whoever starts a call waits.
+    The caller waits while the file is read for the first time, or after its token expired.
     """
 
     def __init__(self, source: TokenSource, credentials: grpc.CallCredentials) -> None:
@@ -50,32 +50,32 @@ class JwtFileInterceptor(
     def intercept_unary_unary(
         self, continuation: Callable[..., C], client_call_details: grpc.ClientCallDetails, request: R
     ) -> C:
-        """See to the token of a call."""
+        """Attach the token to a call, or fail the call."""
         return self._see_to(continuation, client_call_details, request)
 
     def intercept_unary_stream(
         self, continuation: Callable[..., C], client_call_details: grpc.ClientCallDetails, request: R
     ) -> C:
-        """See to the token of a call."""
+        """Attach the token to a call, or fail the call."""
         return self._see_to(continuation, client_call_details, request)
 
     def intercept_stream_unary(
         self, continuation: Callable[..., C], client_call_details: grpc.ClientCallDetails, request_iterator: Iterator[R]
     ) -> C:
-        """See to the token of a call."""
+        """Attach the token to a call, or fail the call."""
         return self._see_to(continuation, client_call_details, request_iterator)
 
     def intercept_stream_stream(
         self, continuation: Callable[..., C], client_call_details: grpc.ClientCallDetails, request_iterator: Iterator[R]
     ) -> C:
-        """See to the token of a call."""
+        """Attach the token to a call, or fail the call."""
         return self._see_to(continuation, client_call_details, request_iterator)
 
     def _see_to(self, continuation: Callable[..., C], details: grpc.ClientCallDetails, request: object) -> C:
         deadline = Deadline(details.timeout)
         answer = wait_for_token(self._source, deadline)
         if not isinstance(answer, Bearer):
-            # It stands for a call of any kind.
+            # It represents a call of any kind.
             return cast("C", FailedCall(failure_of(answer)))
         call: Any = continuation(_attached(details, self._credentials, deadline.left()), request)
         source = self._source
@@ -97,7 +97,7 @@ def wait_for_token(source: TokenSource, deadline: Deadline) -> Answer | None:
 
 def when_ended(call: Any, tell: Callable[[object], None]) -> None:
     """Tell with which status a call has ended."""
-    # Calls of the experimental channels without threads tell nobody.
+    # Calls of grpcio's experimental single-threaded channels have no callbacks.
     with contextlib.suppress(NotImplementedError):
         call.add_done_callback(lambda ended: tell(ended.code()))
 

@@ -1,4 +1,4 @@
-"""Channels to services on the side, such as an authorization service: equal keys share one, updates keep it.
+"""Channels to other services, such as an authorization service: equal keys share a channel, and updates keep it.
 
 How a side call is given up differs: a thread is told by the call that asks, and cancels a future; on an event loop the
 task is cancelled. So each kind makes its calls itself, and what they come to is the same.
@@ -38,9 +38,9 @@ WhenEnded: TypeAlias = Callable[[Callable[[], None]], bool]
 """Has something called when the call that asks has ended; False if it has ended already."""
 
 _OPTIONS: Final = (
-    # Whoever shares nothing with us shall not share a connection either.
+    # Other channels of the program must not share these connections.
     ("grpc.use_local_subchannel_pool", 1),
-    # A service that was away is asked again soon: calls wait for it.
+    # Reconnect soon to a service that was unreachable: calls wait for it.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 5000),
@@ -49,11 +49,11 @@ _OPTIONS: Final = (
 _CODES: Final = {each.value[0]: Code(each.value[0]) for each in grpc.StatusCode}
 _CLOSED: Final = Unanswered(Code.UNAVAILABLE, "the side channels are closed")
 _BRIEF: Final = 5.0
-"""Seconds that a thread may wait for an answer which nobody wants any more."""
+"""Seconds that a thread may wait for an answer that is no longer needed."""
 
 
 class CallEndedError(Exception):
-    """The call ended while its filters waited for something: nobody wants to know what they think."""
+    """The call ended while its filters waited; their verdict is no longer needed."""
 
 
 def channel_keys(value: object) -> frozenset[SideChannel]:
@@ -165,7 +165,7 @@ class AioSideChannels:
 
 
 class _Dialed(Opener):
-    """Opens channels with credentials that somebody names."""
+    """Opens channels with named credentials."""
 
     def __init__(self, target: str, credentials: ServiceCredentials, metadata: Metadata = ()) -> None:
         self._dialer = Dialer(target, credentials)
@@ -233,7 +233,7 @@ def _blocking_ask(pooled: PooledChannel, ask: Ask, when_ended: WhenEnded | None)
             call.cancel()
         return Answered(call.result())
     except grpc.FutureCancelledError:
-        # Not a failure of the service: whoever lets calls pass on those must not let this one pass.
+        # This is not a failure of the service: FailOpen must not allow this call.
         raise CallEndedError from None
     except grpc.RpcError as error:
         return _unanswered(error)

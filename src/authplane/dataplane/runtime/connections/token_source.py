@@ -47,7 +47,7 @@ def read_token_file(path: str) -> bytes | Unreadable:
 
 
 class TokenSource:
-    """The token that a file holds: read when a call needs it, one read at a time, in a thread of its own."""
+    """The token in a file: read when a call needs it, one read at a time, in a separate thread."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class TokenSource:
         self._hanging = False
 
     def ask(self, waiter: Waiter) -> Answer | None:
-        """Return the answer for a call that starts; None if there is something to wait for, then ``waiter`` is told."""
+        """Return the answer for a new call; None if it must wait: ``waiter`` then receives the answer."""
         attempt = None
         with self._lock:
             started = self._state.call_started(self._clock())

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 def settle_soon(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[T]", value: T) -> None:
     """Set the result of a future, unless it has one."""
-    # The loop may be closed by now: then nobody waits.
+    # If the loop is closed, there are no waiters.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(_settle, future, value)
 

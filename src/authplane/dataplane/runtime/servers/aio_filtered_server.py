@@ -20,7 +20,7 @@ _LAST_CALLS: Final = 30.0
 
 
 class AioFilteredServer(AioEnds, FilteredPorts, grpc.aio.Server):
-    """Serves as the server in it does, and lets filters judge every call first."""
+    """A server that runs filters before each call."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ from authplane.dataplane.runtime.servers.gated_handlers import (
 from authplane.dataplane.runtime.servers.registered_handlers import Registered
 
 Admit: TypeAlias = Callable[[Any], Any]
-"""Lets filters judge a call, given its context; see `AioGated.admit`."""
+"""Runs the filters of a call, given its context; see `AioGated.admit`."""
 
 
 class AioGated(Gated):
@@ -54,7 +54,7 @@ class AioGated(Gated):
         self._pool = pool
 
     def admit(self, method: str, context: Any) -> Any:
-        """Let filters judge a call; returns the context that its handler sees, or what returns it and may end the call.
+        """Run the filters of a call; return the context for its handler, or an awaitable of it that may end the call.
 
         Most calls wait for nothing here, and a coroutine that never waits costs them much of their time.
         """

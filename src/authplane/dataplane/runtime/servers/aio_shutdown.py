@@ -35,7 +35,7 @@ class AioEnds:
 async def crashed(server: grpc.aio.Server) -> bool:
     """Wait for the end of a server; tells whether it ended by itself."""
     try:
-        # Only a wait with a limit is told; it returns whether the limit was reached.
+        # Only a wait with a limit reports the end; it returns whether the limit was reached.
         while await server.wait_for_termination(_LOOK):
             pass
     except Exception as error:  # noqa: BLE001 (whatever ended it, calls need a server)

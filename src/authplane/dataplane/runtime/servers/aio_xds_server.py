@@ -53,7 +53,7 @@ class AioXdsServer(AioEnds, ConfiguredServer[grpc.aio.Server], grpc.aio.Server):
         self._ended = asyncio.Event()
 
     async def start(self) -> None:
-        """Begin to watch the Listeners. Connections are taken as soon as these are there."""
+        """Start to watch the Listeners. The server accepts connections as soon as they arrive."""
         self._require_unstarted("The server is already started. Create a new server.")
         if self._settings.default_authority is None:
             _log.warning(_NO_AUTHORITY)
@@ -106,7 +106,7 @@ class AioXdsServer(AioEnds, ConfiguredServer[grpc.aio.Server], grpc.aio.Server):
                     _log.error("cannot apply configuration: %s", place_of(error))
 
     def _heed(self, port: Port, outcome: ServerConfiguration | Failed) -> None:
-        """Judge calls by what is new at once; connections take a moment."""
+        """Apply new rules to calls at once; connections follow later."""
         if self._stopping:
             return
         outcome = self._addresses.heed(port, outcome)
@@ -133,7 +133,7 @@ class AioXdsServer(AioEnds, ConfiguredServer[grpc.aio.Server], grpc.aio.Server):
             case DrainServer(server):
                 self._old.add(server)
                 tasks.create_task(self._drain(server))
-                # So that it no longer listens when its end is told.
+                # The server must not listen any more when its end is reported.
                 await asyncio.sleep(0)
             case DiscardServer(server):
                 await stop_quietly(server, None)

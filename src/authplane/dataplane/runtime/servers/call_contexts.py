@@ -149,7 +149,7 @@ class ThreadContext(EditedContext):
             await self._context.abort(*self._end)
 
     def is_active(self) -> bool:
-        """Tell whether somebody waits for an answer."""
+        """Tell whether the client waits for an answer."""
         return not self._context.done()
 
     def add_callback(self, callback: Callable[[], None]) -> bool:

@@ -18,7 +18,7 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 MaybeHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 Behaviour: TypeAlias = Callable[..., Any]
 Admission: TypeAlias = Generator[Effect, Outcome, Proceed | Stop | None]
-"""A call that filters judge: it yields what they wait for, and returns their verdict, None if nothing changes."""
+"""The filters of a call as a generator: it yields effects and returns the verdict; None if nothing changes."""
 
 NOT_FOUND: Final = Stop(code=Code.UNIMPLEMENTED, message="Method not found!")
 """As grpcio itself says it."""
@@ -54,7 +54,7 @@ class Gated(grpc.GenericRpcHandler, ABC):
         if self._gate.rules.passes and not self._interceptors:
             return found
         if found is None:
-            # Whoever may not call what is there may not learn what is not there either.
+            # A client that may not call existing methods must not learn which methods are missing.
             return self._late(None, method)
         known = self._wrapped.get(method)
         if known is not None and known[0] is found:
@@ -66,7 +66,7 @@ class Gated(grpc.GenericRpcHandler, ABC):
         return made
 
     def begin(self, method: str, context: Any, authority: str | None) -> Admission | None:
-        """Let filters judge a call as far as they wait for nothing; None if they are done and it goes on as it is.
+        """Run the filters of a call until one has to wait; None if all are done and the call continues unchanged.
 
         Every call comes this way, on a machine that does other things in between: each step counts several times.
         """

@@ -11,7 +11,7 @@ class Registered:
 
     def __init__(self, handlers: Sequence[grpc.GenericRpcHandler] | None) -> None:
         self.all = tuple(handlers or ())
-        """In the order in which they are asked."""
+        """Handlers in the order of lookup."""
         self._named = 0
 
     def add(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:

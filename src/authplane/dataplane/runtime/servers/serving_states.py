@@ -8,7 +8,7 @@ from authplane.core.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The server takes connections at an address, and calls are judged as its Listener says."""
+    """The server accepts connections on an address, with the filters of its Listener."""
 
     address: str
 

@@ -11,7 +11,7 @@ from authplane.dataplane.runtime.servers.registered_handlers import Registered
 
 
 class FilteredServer(FilteredPorts, grpc.Server):
-    """Serves as the server in it does, and lets filters judge every call first."""
+    """A server that runs filters before each call."""
 
     _inner: grpc.Server
 

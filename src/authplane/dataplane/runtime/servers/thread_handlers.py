@@ -52,7 +52,7 @@ class ThreadGated(Gated):
         self._side = side
 
     def admit(self, method: str, context: Any) -> Any:
-        """Let filters judge a call; returns the context that its handler sees, or ends the call."""
+        """Run the filters of a call; return the context for its handler, or end the call."""
         admission = self.begin(method, context, authority_of(context))
         if admission is None:
             return context
@@ -79,7 +79,7 @@ class ThreadGated(Gated):
                 _end(context, NOT_FOUND)
             streamed = found is None or found.request_streaming
             responses = _called(final, incoming if streamed else iter((incoming,)), admitted)
-            # A handler with one response may stand where many are expected, and the other way round.
+            # A handler with one response may serve a method with many, and the other way round.
             return responses if found is None or found.response_streaming else next(responses, None)
 
         return handler_like(found, behave)
@@ -171,7 +171,7 @@ def _converted(convert: Callable[[Any], Any], message: Any, context: Any, words:
 
 
 def _end_badly(context: Any, words: str) -> NoReturn:
-    """End a call that cannot be answered; as with grpcio, what its handler has said of its end stands."""
+    """End a call that cannot be answered; as in grpcio, the status that its handler set applies."""
     code, details = context.code(), context.details()
     chosen = grpc.StatusCode.INTERNAL if code in {None, grpc.StatusCode.OK} else code
     context.abort(chosen, words if details is None else details.decode(errors="replace"))
@@ -185,7 +185,7 @@ def _end(context: Any, stop: Stop) -> NoReturn:
 
 
 def authority_of(context: Any) -> str | None:
-    """Return the authority of a call; grpcio has it for calls that generic handlers serve, and tells nobody."""
+    """Return the authority of a call; grpcio has it for calls of generic handlers, but not in its public interface."""
     event = getattr(context, "_rpc_event", None)
     host = getattr(getattr(event, "call_details", None), "host", b"")
     return host.decode(errors="replace") if host else None

@@ -38,7 +38,7 @@ class XdsServer(ConfiguredServer[grpc.Server], grpc.Server):
         self._ended = threading.Event()
 
     def start(self) -> None:
-        """Begin to watch the Listeners. Connections are taken as soon as these are there."""
+        """Start to watch the Listeners. The server accepts connections as soon as they arrive."""
         self._require_unstarted("Cannot start already-started server!")
         self._client = XdsClientThread(self._settings.bootstrap, self._settings.watched)
         self._addresses.watch(self._client, self._apply)

@@ -108,7 +108,7 @@ def _split(address: str) -> tuple[str, int]:
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:
-    """Bind a socket that never listens: the port is ours even while nobody serves there."""
+    """Bind a socket that never listens: it reserves the port while no server uses it."""
     made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         # grpcio binds with this as well, several times while one server replaces another.

@@ -103,9 +103,9 @@ class Addresses:
             each.end()
 
     def heed(self, port: Port, outcome: ServerConfiguration | Failed) -> ServerConfiguration | Failed:
-        """Judge calls by what is new from now on; returns what holds then.
+        """Apply a new configuration to calls; return the outcome.
 
-        What cannot be made rules of, because a filter of the program fails at it, lets no call through.
+        If a filter of the program cannot be created, the server denies all calls.
         """
         if not isinstance(outcome, Failed):
             try:
@@ -132,7 +132,7 @@ class Addresses:
         return demand, credentials_for(port, demand.tls, self.settings.bootstrap)
 
     def change_state(self, port: Port, state: ServingState) -> None:
-        """Take note of a state, and tell of it if it is new."""
+        """Store a state, and report it if it is new."""
         if state == port.state:
             return
         port.state = state
@@ -180,7 +180,7 @@ class DrainServer(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class DiscardServer(Generic[S]):
-    """Step: stop a server at once that nobody has called yet."""
+    """Step: stop a server without calls at once."""
 
     server: S
 
@@ -189,9 +189,9 @@ Step: TypeAlias = StartServer[S] | DrainServer[S] | DiscardServer[S]
 
 
 class ConfiguredServer(TakesHandlers, ABC, Generic[S]):
-    """Listens where and as long as its Listeners say so.
+    """Listens on the addresses of its Listeners, while they exist.
 
-    Every new call is judged by the newest configuration, whenever its connection was made. If the TLS of a Listener
+    Every new call uses the newest configuration, also on old connections. If the TLS of a Listener
     changes, another server takes the connections, and those to the old one may stay for a while.
     """
 

@@ -30,7 +30,7 @@ def load_bootstrap(source: BootstrapSource = None, *, environment: Mapping[str, 
     """Return the bootstrap of a program; raises `BootstrapError`.
 
     Without a source, ``GRPC_XDS_BOOTSTRAP`` names a file; only where that is not set, ``GRPC_XDS_BOOTSTRAP_CONFIG``
-    holds the text. The variables that switch features off come from ``environment`` as well.
+    has the text. The variables that disable features come from ``environment`` too.
     """
     flags = parse_guards(environment)
     if isinstance(source, Mapping):

@@ -47,7 +47,7 @@ class Watch:
         self._ended = False
 
     def tell(self, event: Event[Any]) -> None:
-        """Pass on what happened, unless the watch has ended; whatever the watcher does, others are told as well."""
+        """Pass an event to the callback, unless the watch has ended; a callback that raises does not affect others."""
         if self._ended:
             return
         try:
@@ -56,7 +56,7 @@ class Watch:
             _log.error("resource callback failed: %s", place_of(error))
 
     def cancel(self) -> None:
-        """End the watch: nothing more is told. A second time does nothing."""
+        """End the watch: the callback receives no more events. A second call does nothing."""
         if not self._ended:
             self._ended = True
             self._leave()

@@ -66,7 +66,7 @@ class Resolving(Generic[T]):
         for name in sorted(resolution.watch - self._watches.keys()):
             self._watch(name)
         outcome = resolution.outcome
-        # What is in force stays so until all of what comes next is there.
+        # The current configuration stays in force until the next one is complete.
         if not isinstance(outcome, Waiting) and outcome != self._published:
             self._published = outcome
             self._publish(outcome)

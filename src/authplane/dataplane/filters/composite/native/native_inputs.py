@@ -20,7 +20,7 @@ _PER_HEADER: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainInput:
-    """Gives `PLAIN` for a call that the policy engine would judge without a doubt and leave as it is."""
+    """Returns `PLAIN` for a call that the policy engine would decide without ambiguity and without changes."""
 
     absent: frozenset[str]
     """Headers that it would take out, or look into; with a hyphen for each underscore."""
@@ -30,7 +30,7 @@ class PlainInput:
     """Names that were looked at: calls have the same ones again and again."""
 
     def read(self, subject: Call) -> str | None:
-        """Return `PLAIN`, or None for a call that somebody else has to judge."""
+        """Return `PLAIN`, or None for a call that the policy server must decide."""
         if not canonical_path(subject.path):
             return None
         known, single, size = self._known, self.single, 0
@@ -53,7 +53,7 @@ class PlainInput:
 
     def _learn(self, name: str) -> bool:
         if len(self._known) >= 1024:
-            # Whoever sends ever new names costs time, and no room.
+            # A client that sends new names all the time costs time, but no memory.
             self._known.clear()
         plain = name.replace("_", "-")
         odd = plain in self.absent or (plain != name and plain in self.single)

@@ -34,7 +34,7 @@ _DENIED: Final = "denied by the authorization service"
 _LONGEST_MESSAGE: Final = 1024
 _UNCLEAN: Final = re.compile(r"[^\t\x20-\x7e]")
 _MOST_KNOWN: Final = 1024
-"""How many names, and how many frames, are remembered: whoever sends ever new ones costs time, and no room."""
+"""Maximum number of cached names and frames: new ones cost time, but no memory."""
 _LARGEST_FRAME: Final = 8192
 
 _Raw: TypeAlias = list[tuple[str, bytes]]
@@ -74,13 +74,13 @@ class Questions:
         return message.SerializeToString()
 
     def key(self, call: Call) -> bytes:
-        """Return what stands for all that a check shows of a call, except its time and the port of the client.
+        """Return a digest of everything that a check shows of a call, except its time and the client's port.
 
-        Nobody can make a token from it, or another call with the same. It is made without the message, which costs
+        A token cannot be recovered from it, and no other call has the same. Building the message instead would cost
         several times as much.
         """
         known = self._known
-        # Each part of the frame has its place before them: no header can stand for a certificate.
+        # The fixed parts of the frame come first, so that no header can be mistaken for a certificate.
         parts: list[object] = [*self._frame_of(call)]
         for name, value in call.metadata:
             shown = known.get(name)

@@ -54,7 +54,7 @@ class GrpcService:
 
     channel: SideChannel
     timeout: float | None = None
-    """Seconds that a call may take; None leaves it to the deadline of the call that is judged."""
+    """Seconds that a check may take; None means the deadline of the checked call."""
     metadata: Metadata = ()
     """Goes with every call."""
 

@@ -43,7 +43,7 @@ _MOST_FALLBACKS: Final = 8
 _NO_CREDENTIALS: Final = NamedCredentials(channel=Insecure())
 _NO_CHANNEL: Final = SideChannel(target="", credentials=_NO_CREDENTIALS)
 NO_SERVICE: Final = GrpcService(channel=_NO_CHANNEL)
-"""Stands where there is a problem, and is never used."""
+"""A placeholder after a problem, which is never used."""
 
 
 def parse_grpc_service(message: pb.GrpcService, trust: Trust, problems: Problems) -> GrpcService:
@@ -103,7 +103,7 @@ def _is_plain(channel: NamedChannelCredentials) -> bool:
 def _parse_channel(
     message: pb.GrpcService.GoogleGrpc, trust: Trust, problems: Problems
 ) -> NamedChannelCredentials | None:
-    """Read the first of the three ways to name credentials that is there."""
+    """Parse the first of the three forms of credentials that is set."""
     if message.channel_credentials_plugin:
         with problems.at("channel_credentials_plugin"):
             return _parse_plugins(list(message.channel_credentials_plugin), trust, problems)
