@@ -45,7 +45,7 @@ async def _route(it: Gateway, index: int) -> float:
 
 
 async def _authorization(it: Gateway, index: int) -> float:
-    """Change the context that the authorization server sees, and the timeout: the listener changes as well."""
+    """Change the context that the authorization service sees, and the timeout: the listener changes as well."""
     text = proxy(authorization=f"      authPolicy: {{context: {{round: r{index}}}}}")
 
     async def holds() -> bool:

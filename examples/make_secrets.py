@@ -2,7 +2,7 @@
 """Make throw-away Secrets for the folder that is named: whatever its resources refer to.
 
 Into the folder go ``secrets.yaml``, ``ca.crt`` for clients, and ``authserver.crt`` and ``authserver.key`` for the
-authorization server. All of it lasts 30 days and is made anew with each run.
+authorization service. All of it lasts 30 days and is made anew with each run.
 """
 
 import sys
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def make_files(resources: Resources, now: datetime) -> dict[str, bytes]:
-    """Return the files by name: one CA signs for every host and for the authorization server."""
+    """Return the files by name: one CA signs for every host and for the authorization service."""
     authority = create_authority("throw-away", now=now, lifetime=LIFETIME)
     documents = [
         tls_document(name, signed(authority, now, hosts)) for name, hosts in sorted(certificates(resources).items())
@@ -89,7 +89,7 @@ def ca_names(resources: Resources) -> set[ObjectName]:
 
 
 def subjects(resources: Resources) -> set[str]:
-    """Return the names that the authorization server must show."""
+    """Return the names that the authorization service must show."""
     return {
         validation.subject_name
         for extension in resources.extension_services.values()

@@ -1,4 +1,4 @@
-"""Authorization servers of several backends and of several processes, as users run them."""
+"""Authorization services of several backends and of several processes, as users run them."""
 
 import asyncio
 import json

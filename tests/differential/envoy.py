@@ -1,4 +1,4 @@
-"""A site as it is run: control plane, authorization server and Envoy, each a process of its own."""
+"""A site as it is run: control plane, authorization service and Envoy, each a process of its own."""
 
 import json
 import re
@@ -59,7 +59,7 @@ class Counts(NamedTuple):
     """What Envoy has counted since it runs."""
 
     asked: int
-    """How often the authorization server was asked."""
+    """How often the authorization service was asked."""
     granted: int
     """How often it said yes."""
     refused: int

@@ -1,4 +1,4 @@
-"""The authorization server behind a real Envoy, on both engines."""
+"""The authorization service behind a real Envoy, on both engines."""
 
 from base64 import b64encode
 from pathlib import Path

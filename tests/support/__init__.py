@@ -13,11 +13,11 @@
 | ``cel``, ``matching`` | expressions and matcher trees, with references to compare with |
 | ``mcp`` | an MCP server, messages of clients, checks about them |
 | ``issuers`` | issuers over HTTPS, tokens, key rings, certificates of workloads |
-| ``authservers`` | authorization servers in this process or as a program; the checks that they are sent |
+| ``authservers`` | authorization services in this process or as a program; the checks that they are sent |
 | ``dataplane`` | xDS messages, plain filters and driven calls for the data plane |
 | ``grpc`` | gRPC servers, channels and control planes, ours and grpcio's |
 | ``envoy`` | the real Envoy, of both releases, in small arrangements |
-| ``gateways`` | whole gateways: control plane, authorization server, Envoy, a folder to edit |
+| ``gateways`` | whole gateways: control plane, authorization service, Envoy, a folder to edit |
 | ``clients`` | curl, an HTTP/2 client that breaks rules, packages of npm (``node``) |
 
 What the tests of one folder alone use stays beside them. A test imports few names from each module

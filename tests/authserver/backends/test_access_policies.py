@@ -1,4 +1,4 @@
-"""Policies as a backend of the authorization server, with real tokens and certificates."""
+"""Policies as a backend of the authorization service, with real tokens and certificates."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""The authorization server behind a real Envoy."""
+"""The authorization service behind a real Envoy."""
 
 import asyncio
 import json

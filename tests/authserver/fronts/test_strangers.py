@@ -79,7 +79,7 @@ async def code(port: int, method: str, own: KeyPair | None) -> grpc.StatusCode:
         return grpc.StatusCode.OK
 
 
-SERVERS: Final = {"control plane": (control, CONTROL), "authorization server": (checks, CHECKS)}
+SERVERS: Final = {"control plane": (control, CONTROL), "authorization service": (checks, CHECKS)}
 STRANGERS: Final = {
     "nobody": None,
     "a certificate of another CA": issue(

@@ -1,4 +1,4 @@
-"""An authorization server as a process of its own."""
+"""An authorization service as a process of its own."""
 
 import json
 import os

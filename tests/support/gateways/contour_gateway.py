@@ -281,7 +281,7 @@ async def kill(child: Child) -> None:
 
 @asynccontextmanager
 async def gateway(*, delta: bool = False, backend: tuple[str, ...] = PATH_MODE) -> AsyncGenerator[Gateway]:
-    """Run a whole gateway with an authorization server that is started with these arguments."""
+    """Run a whole gateway with an authorization service that is started with these arguments."""
     with TemporaryDirectory(prefix="ap-") as private:
         folder = Path(private) / "resources"
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""AccessPolicies as a backend of the authorization server: the route says which target a request is for."""
+"""AccessPolicies as a backend of the authorization service: the route says which target a request is for."""
 
 from datetime import datetime
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""The test backend: shows what reaches an authorization server, without any secret."""
+"""The test backend: shows what reaches an authorization service, without any secret."""
 
 from datetime import datetime
 from enum import StrEnum

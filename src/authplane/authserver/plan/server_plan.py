@@ -1,4 +1,4 @@
-"""The plan of an authorization server: one value, made once, that every process of the server reads."""
+"""The plan of an authorization service: one value, made once, that every process of the server reads."""
 
 from enum import StrEnum
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""The authorization server as a program."""
+"""The authorization service as a program."""
 
 import sys
 from collections.abc import AsyncGenerator

@@ -13,7 +13,7 @@ Headers: TypeAlias = dict[str, str] | Iterable[tuple[str, str]]
 """Some headers: by name in lower case, each once and none with an odd name; or all of them, as they came."""
 
 AUTH_SPELLINGS: Final = ("auth-", "auth_")
-"""What the names of the headers begin with in which only an authorization server may speak."""
+"""What the names of the headers begin with in which only an authorization service may speak."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from authplane.policy.check.decision import Decision
 from authplane.policy.verdicts.effects import Declined, Effect, Outcome
 
 if TYPE_CHECKING:
-    # Only named here: it brings CEL, and every authorization server knows verdicts.
+    # Only named here: it brings CEL, and every authorization service knows verdicts.
     from authplane.policy.explain.trace import RuleTrace, Trace
 
 

@@ -63,7 +63,7 @@ class GatewaySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyServer:
-    """The authorization server that decides by AccessPolicies, as Envoy reaches it."""
+    """The policy server, as Envoy reaches it."""
 
     address: Annotated[str, Length(1, 4096)] | None = None
     """``host:port``, or ``unix:`` and the path of a socket; left out, port 9443 of this machine."""

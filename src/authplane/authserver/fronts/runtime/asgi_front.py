@@ -1,4 +1,4 @@
-"""The authorization server as an ASGI application: gRPC over HTTP/2.
+"""The authorization service as an ASGI application: gRPC over HTTP/2.
 
 HTTP checks are never served on the same port: gRPC says everything with the HTTP status 200, which an HTTP check takes
 for an allowance, and a client can choose the path and the content type that reach us.

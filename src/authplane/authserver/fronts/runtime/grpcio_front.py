@@ -1,4 +1,4 @@
-"""The authorization server's portable gRPC front: ``Authorization/Check`` of ``envoy.service.auth`` v3 and v2."""
+"""The authorization service's portable gRPC front: ``Authorization/Check`` of ``envoy.service.auth`` v3 and v2."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""The authorization server that decides by AccessPolicies, as Envoy reaches it."""
+"""The policy server, as Envoy reaches it."""
 
 import re
 from datetime import timedelta

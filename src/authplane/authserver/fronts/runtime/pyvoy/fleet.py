@@ -1,4 +1,4 @@
-"""The workers of an authorization server, asked as if they were one process.
+"""The workers of an authorization service, asked as if they were one process.
 
 Each worker answers on a socket of its own, which only its parent can reach. The parent asks all of them whenever it is
 asked, and from time to time besides, so that little is forgotten of a worker that is killed. What a worker has counted

@@ -1,4 +1,4 @@
-"""The authorization server's fast gRPC front: Python inside Envoy, in one or more processes on one port."""
+"""The authorization service's fast gRPC front: Python inside Envoy, in one or more processes on one port."""
 
 import asyncio
 import contextlib
