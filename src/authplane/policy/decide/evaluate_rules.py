@@ -3,10 +3,9 @@
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from authplane.policy.decide.best_reason import CEL_ERROR, CEL_FALSE, GRANTS_NOTHING, MCP, Weight, weight_of
 from authplane.policy.decide.match_rules import (
     AMBIGUOUS,
-    CEL_ERROR,
-    CEL_FALSE,
     RANKS,
     UNKNOWN,
     Miss,
@@ -45,12 +44,13 @@ class _Findings:
     """What was found while a policy was asked, if none of it grants the request."""
 
     __slots__ = ("base", "declined", "entry", "identity", "message", "miss", "questions", "reason", "rule", "short_of",
-                 "too_large", "unavailable")  # fmt: skip
+                 "too_large", "unavailable", "weight")  # fmt: skip
 
     def __init__(self) -> None:
         self.questions: list[_Question] = []
         self.identity: Identity | None = None
         self.rule = self.entry = self.reason = self.message = self.unavailable = ""
+        self.weight: Weight | None = None
         self.miss: Miss | None = None
         self.base: Passed | None = None
         self.short_of: list[Rule] = []
@@ -65,8 +65,16 @@ class _Findings:
         elif miss is Miss.SCOPE and rule is not None:
             self.short_of.append(rule)
 
-    def refused(self, rule: str, entry: str, reason: str) -> None:
-        self.rule, self.entry, self.reason = rule, entry, reason
+    def refused(self, rule: str, entry: str, reason: str, message: str = "") -> None:
+        """Keep why an entry does not grant the request, unless what is known already explains a denial better.
+
+        Of several that explain it equally well the last counts; of those with a message, the first.
+        """
+        weight = weight_of(reason, message)
+        if self.weight is not None and (weight < self.weight or (weight is self.weight and self.message)):
+            return
+        self.rule, self.entry, self.reason, self.weight = rule, entry, reason, weight
+        self.message = self.message or message
 
 
 def judge(policy: Policy, case: Case) -> Result | Generator[Effect, Outcome, Result]:
@@ -114,14 +122,15 @@ def _try_rule(policy: Policy, rule: Rule, identity: Identity, case: Case, found:
             why = traced_obstacle(rule.name, words, entry, case, identity)
         if not why:
             return Passed(policy.name, rule.name, words, identity.name)
+        message = ""
         if isinstance(entry, Expression):
             if why.startswith(CEL_ERROR):
                 case.failures.append(f"{policy.name} {rule.name} {words} {why.removeprefix(CEL_ERROR)}")
-            elif why == CEL_FALSE and not found.message:
-                found.message = entry.message
-        found.refused(rule.name, words, why)
+            elif why == CEL_FALSE:
+                message = entry.message
+        found.refused(rule.name, words, why, message)
     if not rule.entries:
-        found.refused(rule.name, "", "grants_nothing")
+        found.refused(rule.name, "", GRANTS_NOTHING)
     found.questions += [_Question(rule.name, identity, words, asked) for words, asked in rule.asked]
     return None
 
@@ -149,7 +158,7 @@ def _may_ask(case: Case, found: _Findings) -> bool:
     """Tell whether it is worth asking anybody: a request without a single meaning is denied in the end."""
     call = case.call() if case.strict else None
     if isinstance(call, McpRefusal):
-        found.refused("", "", f"mcp:{call.fault}")
+        found.refused("", "", f"{MCP}{call.fault}")
     return not isinstance(call, McpRefusal)
 
 
@@ -233,7 +242,7 @@ def _selects(policy: Screen, rule: Rule, case: Case) -> bool:
         why = obstacle(entry, case, identity)
         if why.startswith(CEL_ERROR):
             case.failures.append(f"{policy.ref} {rule.name} {words} {why.removeprefix(CEL_ERROR)}")
-        if not why or why.startswith((AMBIGUOUS, CEL_ERROR, "mcp:")):
+        if not why or why.startswith((AMBIGUOUS, CEL_ERROR, MCP)):
             return True
     return not rule.entries
 
@@ -257,25 +266,38 @@ def _ask_screen(policy: Screen, case: Case, found: _Findings) -> Generator[Effec
 
 def _not_passed(policy: Policy, case: Case, found: _Findings) -> NotPassed:
     recognised = found.identity is not None or found.miss is Miss.SCOPE
-    reason = found.reason
-    if not reason:
-        reason = "grants_nothing" if found.miss is None else _missed(found.miss, case)
     wants_token = not recognised and any(issuers_of(rule.source) for rule in policy.rules)
+    scopes = _missing_scopes(case, found)
+    rule, entry, reason = _explained(found, case, wants_token=wants_token, scopes=scopes)
     return NotPassed(
         policy=str(policy.ref),
-        rule=found.rule,
-        entry=found.entry,
+        rule=rule,
+        entry=entry,
         identity=_name(found, case),
         reason=reason,
         unavailable=found.unavailable,
         retry_after=_retry_after(case, found),
         wants_token=wants_token,
         bad_token=found.miss in {Miss.BAD_TOKEN, Miss.BAD_WORKLOAD, Miss.OTHER_ISSUER, Miss.AUDIENCE},
-        scopes=_missing_scopes(case, found),
+        scopes=scopes,
         message=found.message,
         declined=found.declined,
         too_large=found.too_large,
     )
+
+
+def _explained(
+    found: _Findings, case: Case, *, wants_token: bool, scopes: tuple[str, ...]
+) -> tuple[str, str, str]:
+    """Return the rule, the entry and the reason that explain a denial best; see `best_reason`."""
+    if found.unavailable and found.reason != found.unavailable:
+        return "", "", found.unavailable
+    if scopes:
+        return "", "", Miss.SCOPE.value
+    unknown = found.identity is None and (found.weight is None or found.weight < Weight.SENDER)
+    if found.miss is not None and (wants_token or unknown):
+        return "", "", _missed(found.miss, case)
+    return found.rule, found.entry, found.reason or GRANTS_NOTHING
 
 
 def _retry_after(case: Case, found: _Findings) -> int:

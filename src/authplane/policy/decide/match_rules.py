@@ -8,6 +8,7 @@ from authplane.cel.check.expression_outcome import Holds, HoldsNot
 from authplane.cel.explain.explain_expression import explain
 from authplane.policy.check.basic import Absent, Unfit
 from authplane.policy.check.request import Request
+from authplane.policy.decide.best_reason import CEL_ERROR, CEL_FALSE, MCP, NO_MCP, NOT_A_TOOL
 from authplane.policy.decide.request_case import NOBODY, Case, Identity
 from authplane.policy.explain.tracing import is_secret
 from authplane.policy.identity.evidence import Token
@@ -62,11 +63,7 @@ RANKS: Final = {miss: rank for rank, miss in enumerate(Miss)}
 UNKNOWN: Final = frozenset({Miss.NOT_READY, Miss.NOT_REVIEWED, Miss.NOT_VERIFIED})
 """Where nobody can tell whether the source matches."""
 
-NO_MCP: Final = "not_an_mcp_request"
 TOOL_NOT_LISTED: Final = "tool_not_listed"
-NOT_A_TOOL: Final = "not_a_tool_call"
-CEL_FALSE: Final = "cel_false"
-CEL_ERROR: Final = "cel_error:"
 AMBIGUOUS: Final = "ambiguous:"
 """What nobody can tell of a request: it does not satisfy a rule that grants, and does not escape one that selects."""
 
@@ -196,7 +193,7 @@ def _hint(entry: Entry, refused: McpRefusal | None) -> str:
 def _no_call(call: McpCall | McpRefusal | None) -> str:
     if call is None:
         return NO_MCP
-    return f"mcp:{call.fault}" if isinstance(call, McpRefusal) else ""
+    return f"{MCP}{call.fault}" if isinstance(call, McpRefusal) else ""
 
 
 def _cel_obstacle(entry: Expression, case: Case, identity: Identity) -> str:
