@@ -98,7 +98,7 @@ _MCP_FILTER: Final = (
     "duplicate JSON keys detected",
     "reached end_stream or configured body size",
 )
-_DENIALS: Final = ("access denied", "authentication required", "Access to this tool is forbidden.")
+_DENIALS: Final = ("Access denied", "Authentication required", "Access to this tool is forbidden.")
 KNOWN: Final = {
     "underscore": Known(
         reason="a server behind may take an underscore in the name of a header for a hyphen: Envoy refuses all of them",

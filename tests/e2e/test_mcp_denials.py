@@ -8,8 +8,10 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.eventually import eventually
 from tests.support.gateways.mcp_gateway import McpGateway, deciding, mcp_gateway, policy
-from tests.support.issuers.minting import ISSUER, signer
+from tests.support.issuers.minting import ISSUER, claims, signer
+from tests.support.mcp.denial_bodies import split_body
 from tests.support.mcp.mcp_checks import AGENT
 
 pytestmark = pytest.mark.real
@@ -20,7 +22,11 @@ WORKLOAD = f"{{type: SPIFFE, spiffe: '{AGENT}'}}"
 OIDC = f"{{type: OIDC, oidc: {{issuerUrl: '{ISSUER}', audiences: [shop]}}}}"
 ADD = "[{type: InlineTools, tools: [add]}]"
 NATIVE = "  bodyInspection: Native"
-TOO_LARGE = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "body too large"}}
+SMALLER = "Invalid request (body too large). Send a smaller body, or raise maxRequestBody."
+TOO_LARGE = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": SMALLER}}
+
+DARK = "https://dark.invalid"
+"""An issuer whose keys are not there."""
 
 both = pytest.mark.parametrize("envoy", VERSIONS, ids=str)
 
@@ -29,6 +35,19 @@ def call(id_: str, tool: str = "wipe", padding: int = 0, more: str = "") -> byte
     """Write a call of a tool; the id is JSON."""
     params = f'{{"name":"{tool}","arguments":{{"x":"{"x" * padding}"}}}}'
     return f'{{"jsonrpc":"2.0","id":{id_}{more},"method":"tools/call","params":{params}}}'.encode()
+
+
+def rules(source: str) -> str:
+    return f"[{{source: {source}, authorization: {ADD}}}]"
+
+
+async def logged(it: McpGateway, decision: str) -> None:
+    """Wait until the access log has a request with the id of a decision."""
+
+    async def found() -> bool:
+        return any(f'"request_id":"{decision}"' in line for line in it.lines)
+
+    await eventually(found)
 
 
 async def in_chunks(body: bytes) -> AsyncIterator[bytes]:
@@ -71,7 +90,7 @@ async def too_large(it: McpGateway, http: httpx2.AsyncClient) -> None:
         for body in (call("7", padding=size), in_chunks(call("7", padding=size))):
             refused = await http.post("/shop", content=body, headers=JSON)
             assert (refused.status_code, refused.headers["content-type"]) == (413, "application/json")
-            assert refused.json() == TOO_LARGE
+            assert split_body(refused.json())[0] == TOO_LARGE
     assert not it.origins["shop"].called
 
 
@@ -113,6 +132,60 @@ async def test_where_envoy_denies_by_itself_the_id_is_that_of_the_request(tmp_pa
         newest = [*JSON, ("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/list"), ("mcp-name", "wipe")]
         assert (await http.post("/shop", content=call("7"), headers=newest)).json()["error"]["code"] == -32020
         await too_large(it, http)
+
+
+NO_DECISION = "No decision: the policy server did not decide. Retry later."
+
+
+@both
+async def test_without_a_decision_a_client_gets_a_json_rpc_error_that_names_the_decision(
+    tmp_path: Path, envoy: Version
+) -> None:
+    dark = OIDC.replace(ISSUER, DARK)
+    written = (policy(f"[{{source: {WORKLOAD}, authorization: {ADD}}}]"), policy(rules(dark), "dark"))
+    gateway = mcp_gateway(tmp_path, "---".join(written), backends=("shop", "dark"), envoy=envoy)
+    async with gateway as it, it.http_client(spiffe_id=AGENT) as http:
+        # The policy server is away, and Envoy has not read the message.
+        away = await http.post("/shop", content=call("7"), headers=JSON)
+        assert (away.status_code, away.headers["content-type"]) == (503, "application/json")
+        said, decision = split_body(away.json())
+        assert said == {"jsonrpc": "2.0", "id": None, "error": {"code": -32006, "message": NO_DECISION}}
+        await logged(it, decision)
+        async with deciding(it):
+            bearer = ("authorization", f"Bearer {signer('ES256').token(claims(iss=DARK))}")
+            unknown = await http.post("/dark", content=call('"a"'), headers=[*JSON, bearer])
+            assert told(unknown) == (503, '"a"', -32006)
+            said, decision = split_body(unknown.json())
+            assert said["error"]["message"] == f'No decision: the keys of issuer "{DARK}" are not loaded. Retry later.'
+            [(asked, grounds)] = it.decided
+            assert (asked.values("x-request-id"), grounds.reason) == ((decision,), "issuer_not_ready")
+            ping = await http.get("/dark", headers=[("accept", "text/event-stream"), bearer])
+            assert (ping.status_code, ping.json()["error"]["message"]) == (503, NO_DECISION)
+
+
+@both
+async def test_where_envoy_reads_messages_it_repeats_the_id_without_a_decision(tmp_path: Path, envoy: Version) -> None:
+    asks = "[{type: InlineTools, tools: [add]}, {type: CEL, cel: '[1].exists(x, x == 1)'}]"
+    written = policy(f"[{{source: {WORKLOAD}, authorization: {asks}}}]")
+    gateway = mcp_gateway(tmp_path, written, settings=NATIVE, envoy=envoy)
+    async with gateway as it, it.http_client(spiffe_id=AGENT) as http:
+        for id_ in EXACT:
+            assert told(await http.post("/shop", content=call(id_), headers=JSON)) == (503, id_, -32006)
+        for id_ in ASKED:
+            want = id_ if id_ == '""' else "null"
+            assert told(await http.post("/shop", content=call(id_), headers=JSON)) == (503, want, -32006)
+
+
+@both
+async def test_a_native_denial_names_the_decision_that_the_access_log_has(tmp_path: Path, envoy: Version) -> None:
+    written = policy(f"[{{source: {OIDC}, authorization: {ADD}}}]")
+    gateway = mcp_gateway(tmp_path, written, settings=NATIVE, keys=KEYS, envoy=envoy)
+    async with gateway as it:
+        for token, status in (("", 401), (signer("ES256").token(claims(aud="shop", iat=1, exp=4_000_000_000)), 403)):
+            async with it.http_client(token=token) as http:
+                denied = await http.post("/shop", content=call("7"), headers=JSON)
+                assert denied.status_code == status
+                await logged(it, split_body(denied.json())[1])
 
 
 PREFIX = "io.modelcontextprotocol/"

@@ -69,7 +69,7 @@ async def test_tools_for_whoever_has_a_token(providers: list[OidcProvider], tmp_
     async with served(tmp_path, text, one) as it:
         async with it.http_client(token=await one.token()) as http, it.mcp(http, path=PATH) as client:
             assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
-            with pytest.raises(MCPError, match="access denied"):
+            with pytest.raises(MCPError, match="Access denied"):
                 await client.call_tool("wipe", {})
         assert await status(it, "add", token=await two.token()) == 401
         assert await status(it, "add") == 401

@@ -60,9 +60,9 @@ async def test_an_agent_with_a_token_does_what_it_may_and_nothing_else(
             seen = await client.call_tool("headers", {})
             assert seen.structured_content is not None
             assert not {"authorization", "x-forwarded-client-cert"} & set(seen.structured_content["result"])
-            with pytest.raises(MCPError, match="insufficient scope"):
+            with pytest.raises(MCPError, match="Insufficient scope"):
                 await client.call_tool("wipe", {})
-            with pytest.raises(MCPError, match="access denied"):
+            with pytest.raises(MCPError, match="Access denied"):
                 await client.call_tool("read_file", {"path": "/etc/passwd"})
             assert (await client.call_tool("add", {"a": 2, "b": 2})).structured_content == {"result": 4}
         assert it.origins["shop"].called == ["add", "headers", "add"]
@@ -94,7 +94,10 @@ async def test_who_is_nobody_learns_where_to_get_a_token_and_who_lacks_scopes_le
                 'Bearer realm="default/shop", error="insufficient_scope", scope="write", '
                 f'resource_metadata="{metadata}"'
             )
-            assert (answer.json()["id"], answer.json()["error"]["message"]) == ("x-7", "insufficient scope")
+            assert (answer.json()["id"], answer.json()["error"]["message"]) == (
+                "x-7",
+                'Insufficient scope. Get a token with the scope "write".',
+            )
         now = datetime.now(UTC).timestamp()
         bad: dict[str, dict[str, object]] = {
             "expired": {"exp": int(now) - 300},

@@ -40,7 +40,7 @@ async def works(it: McpGateway, token: str, spiffe_id: str = "") -> None:
         seen = await client.call_tool("headers", {})
         assert seen.structured_content is not None
         assert "authorization" not in seen.structured_content["result"]
-        with pytest.raises(MCPError, match="access denied"):
+        with pytest.raises(MCPError, match="Access denied"):
             await client.call_tool("wipe", {})
 
 

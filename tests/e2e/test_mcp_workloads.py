@@ -15,6 +15,7 @@ from tests.support.clients.curl import Curl
 from tests.support.eventually import eventually
 from tests.support.gateways.contour_gateway import kill
 from tests.support.gateways.mcp_gateway import ALLOW, McpGateway, deciding, deciding_apart, mcp_gateway, policy, route
+from tests.support.mcp.denial_bodies import split_body
 from tests.support.mcp.mcp_checks import AGENT
 
 from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, create_authority, issue
@@ -49,19 +50,19 @@ async def test_a_workload_does_what_it_may_and_nothing_else(tmp_path: Path, old:
         async with it.http_client(spiffe_id=AGENT) as http, it.mcp(http, old=old) as client:
             assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
             for tool in ("wipe", "read_file"):
-                with pytest.raises(MCPError, match="access denied"):
+                with pytest.raises(MCPError, match="Access denied"):
                     await client.call_tool(tool, {"path": "a"})
         async with it.http_client(spiffe_id=OTHER) as http, it.mcp(http, old=old) as client:
             answer = await client.call_tool("read_file", {"path": "a"})
             assert answer.structured_content == {"result": "content of a"}
-            with pytest.raises(MCPError, match="access denied"):
+            with pytest.raises(MCPError, match="Access denied"):
                 await client.call_tool("add", {"a": 1, "b": 2})
         assert it.origins["shop"].called == ["add", "read_file"]
         async with it.http_client(spiffe_id=STRANGER) as http:
             denied = await it.call(http, "add")
-            assert (denied.status_code, denied.json()) == (
+            assert (denied.status_code, split_body(denied.json())[0]) == (
                 403,
-                {"jsonrpc": "2.0", "id": "x-7", "error": {"code": -32003, "message": "access denied"}},
+                {"jsonrpc": "2.0", "id": "x-7", "error": {"code": -32003, "message": "Access denied."}},
             )
         # Without a certificate there is nobody, whatever a client says of itself.
         async with it.http_client() as http:

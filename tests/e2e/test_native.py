@@ -9,6 +9,7 @@ import pytest
 from tests.support.envoy.releases import VERSIONS, Version
 from tests.support.gateways.mcp_gateway import ALLOW, McpGateway, deciding, mcp_gateway, policy, route
 from tests.support.issuers.minting import ISSUER, claims, signer
+from tests.support.mcp.denial_bodies import split_body
 from tests.support.mcp.mcp_checks import AGENT
 
 pytestmark = pytest.mark.real
@@ -56,9 +57,9 @@ async def test_what_a_native_rule_says_needs_no_policy_server(tmp_path: Path, en
         assert await call(it, "add") == 400
         async with it.http_client(spiffe_id=AGENT) as http:
             denied = await it.call(http, "wipe")
-        assert (denied.status_code, denied.json()) == (
+        assert (denied.status_code, split_body(denied.json())[0]) == (
             403,
-            {"jsonrpc": "2.0", "id": "x-7", "error": {"code": -32003, "message": "access denied"}},
+            {"jsonrpc": "2.0", "id": "x-7", "error": {"code": -32003, "message": "Access denied."}},
         )
         assert await call(it, "add", OTHER) == 403
         async with it.http_client() as http:
@@ -281,10 +282,10 @@ async def test_tokens_are_verified_by_envoy_and_who_has_none_is_told_where_to_ge
             nobody = await it.call(http, "add")
         assert nobody.status_code == 401
         assert nobody.headers["www-authenticate"] == f'Bearer realm="default/shop", resource_metadata="{metadata}"'
-        assert nobody.json() == {
+        assert split_body(nobody.json())[0] == {
             "jsonrpc": "2.0",
             "id": "x-7",
-            "error": {"code": -32004, "message": "authentication required"},
+            "error": {"code": -32004, "message": "Authentication required. Send a bearer token."},
         }
         endless = token(exp=253_402_300_800)
         for bad in (token(exp=1), endless, token(aud="elsewhere"), token(iss="https://other.example")):

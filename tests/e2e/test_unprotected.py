@@ -11,6 +11,7 @@ from tests.support.eventually import START_LIMIT, eventually
 from tests.support.gateways.contour_gateway import service
 from tests.support.gateways.mcp_gateway import backend, policy
 from tests.support.gateways.status_conditions import records
+from tests.support.mcp.denial_bodies import split_body
 from tests.support.ports import free_port
 
 from authplane.runtime.child_processes import Line, run_process
@@ -20,8 +21,8 @@ JANITOR = """
   - source: {type: SPIFFE, spiffe: "spiffe://cluster.local/janitor"}
     authorization: [{type: InlineTools, tools: [add]}]
 """
-DENIED = {"code": -32003, "message": "access denied"}
-UNPROTECTED = {"code": -32003, "message": "access denied: no policy protects this server"}
+DENIED = {"code": -32003, "message": "Access denied."}
+UNPROTECTED = {"code": -32003, "message": "Access denied. No policy protects this server."}
 
 
 def configuration(port: int, more: str = "") -> str:
@@ -42,7 +43,7 @@ async def call(port: int, name: str) -> tuple[int, Any]:
     async with httpx2.AsyncClient(timeout=10) as client:
         answer = await client.post(f"http://127.0.0.1:{port}/default/{name}", json=message, headers=headers)
     said = json.loads(answer.text) if answer.headers.get("content-type") == "application/json" else {}
-    return answer.status_code, said.get("error")
+    return answer.status_code, split_body(said)[0]["error"] if said else None
 
 
 @pytest.mark.real

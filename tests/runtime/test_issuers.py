@@ -427,7 +427,7 @@ async def test_other_demands_hold_at_once_and_keep_the_keys(there: IssuerServer)
         inspector, token = TokenInspector(issuers), OLD.token(claims(iss=there.url, exp=int(NOW) - 10))
         assert isinstance(inspector.inspect(token, NOW), Verified)
         issuers.configure([replace(there.issuer(), demands=Demands(times=Times(skew=0)))])
-        assert inspector.inspect(token, NOW) == Refused(reason=Reason.EXPIRED, issuer=there.url)
+        assert inspector.inspect(token, NOW) == Refused(reason=Reason.EXPIRED, issuer=there.url, time=int(NOW) - 10)
     assert there.asked == [METADATA, "/keys"]
 
 

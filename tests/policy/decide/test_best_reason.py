@@ -58,9 +58,7 @@ CASES = {
     "a false expression after another tool": Case(
         rules((SPIFFE, ADD), (SPIFFE, FALSE)), SUB, workload(), ("rule-0", "tool_not_listed")
     ),
-    "a message of the author": Case(
-        rules((SPIFFE, WORDED), (SPIFFE, ADD)), SUB, workload(), ("rule-0", "cel_false")
-    ),
+    "a message of the author": Case(rules((SPIFFE, WORDED), (SPIFFE, ADD)), SUB, workload(), ("rule-0", "cel_false")),
     "an expired token and an expression for everybody": Case(
         rules((OIDC, ADD), ("", FAILS)), SUB, EXPIRED, ("", "bad_token:token_expired")
     ),

@@ -52,7 +52,7 @@ def test_a_token_that_was_not_verified_is_429_with_a_time_to_come_again_and_neve
     )
     assert error(denied)["error"] == {
         "code": -32005,
-        "message": "too many invalid tokens from this address; retry in 3 s",
+        "message": "Too many invalid tokens from this address. Retry in 3 s.",
     }
     assert verdict.grounds.reason == "too_many_failures"
 
@@ -67,8 +67,15 @@ def test_a_rule_that_needs_no_token_grants_though_the_token_was_not_verified() -
     ("proof", "said"),
     [
         (Proof(), ""),
-        (Proof(shown=Refused(reason=Reason.SIGNATURE)), ', error="invalid_token"'),
-        (bearer(aud="cafe"), ', error="invalid_token"'),
+        (
+            Proof(shown=Refused(reason=Reason.SIGNATURE)),
+            ', error="invalid_token", error_description="The token is not valid. Get a new token."',
+        ),
+        (
+            bearer(aud="cafe"),
+            """, error="invalid_token", error_description="The token is for audience 'cafe'."""
+            """ Use a token whose audience is 'shop'.\"""",
+        ),
     ],
     ids=["no token", "a bad one", "one for another server"],
 )
@@ -180,7 +187,7 @@ IDS: dict[str, object] = {"a number": 7, "a text": 'a\u00e9"b', "null": None}
 def test_a_denial_repeats_the_id_of_the_request(id_: object) -> None:
     denied = denial(judge(policies(BACKEND, policy(rule())), call("sub", id=id_), workload()))
     assert denied.http_status == 403
-    assert error(denied) == {"jsonrpc": "2.0", "id": id_, "error": {"code": -32003, "message": "access denied"}}
+    assert error(denied) == {"jsonrpc": "2.0", "id": id_, "error": {"code": -32003, "message": "Access denied."}}
 
 
 def test_who_waits_for_no_answer_gets_a_bare_status() -> None:
@@ -238,7 +245,7 @@ def test_who_does_not_speak_mcp_is_denied_in_plain_text() -> None:
     assert (denied.http_status, denied.headers, denied.body) == (
         403,
         (("content-type", "text/plain; charset=utf-8"),),
-        "access denied\n",
+        "Access denied.\n",
     )
 
 

@@ -228,7 +228,7 @@ def test_a_flow_that_is_given_up_is_closed() -> None:
 # --- What the service says to the client
 
 
-OURS = '{"jsonrpc":"2.0","id":7,"error":{"code":-32003,"message":"access denied"}}'
+OURS = '{"jsonrpc":"2.0","id":7,"error":{"code":-32003,"message":"Access denied."}}'
 JSON = ("content-type", "application/json")
 BASIC = ("WWW-Authenticate", 'Basic realm="x"')
 COOKIES = (("Set-Cookie", "a=1; HttpOnly"), ("Set-Cookie", "b=2"))

@@ -42,7 +42,7 @@ def test_a_denial_is_403_with_an_error_under_the_id_of_the_request() -> None:
     assert render_denial(call(message(id='a\u00e9"')), DenialFormat.HTTP403) == McpAnswer(
         http_status=403,
         headers=(JSON,),
-        body='{"jsonrpc":"2.0","id":"a\\u00e9\\"","error":{"code":-32003,"message":"access denied"}}',
+        body='{"jsonrpc":"2.0","id":"a\\u00e9\\"","error":{"code":-32003,"message":"Access denied."}}',
     )
 
 
@@ -100,10 +100,15 @@ def test_a_request_without_a_good_token_is_401_with_a_challenge() -> None:
     assert missing == McpAnswer(
         http_status=401,
         headers=(("www-authenticate", f'Bearer realm="mcp", {tail}'), JSON),
-        body='{"jsonrpc":"2.0","id":1,"error":{"code":-32004,"message":"authentication required"}}',
+        body='{"jsonrpc":"2.0","id":1,"error":{"code":-32004,'
+        '"message":"Authentication required. Send a bearer token."}}',
     )
     assert bad.headers[0] == ("www-authenticate", f'Bearer realm="mcp", error="invalid_token", {tail}')
     assert bad.body == missing.body
+    said = render_unauthenticated("1", CHALLENGE, BadToken('It is "b\\\u00e9".'))
+    described = """error="invalid_token", error_description="It is 'b??'.\""""
+    assert said.headers[0] == ("www-authenticate", f'Bearer realm="mcp", {described}, {tail}')
+    assert json.loads(said.body)["error"]["message"] == 'It is "b\\\u00e9".'
     assert render_unauthenticated(None, Challenge(realm="mcp"), NoToken()) == McpAnswer(
         http_status=401, headers=(("www-authenticate", 'Bearer realm="mcp"'),)
     )
@@ -169,7 +174,8 @@ def test_a_malformed_request_is_told_so_with_400() -> None:
     assert answers[0] == McpAnswer(
         http_status=400,
         headers=(JSON,),
-        body='{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not json"}}',
+        body='{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Invalid request (not json). Send JSON in'
+        ' UTF-8, within the limits of size and depth."}}',
     )
 
 

@@ -78,6 +78,12 @@ class McpGateway:
     origins: Mapping[str, ToolServer]
     decided: list[tuple[Request, Grounds]] = field(default_factory=list)
     envoy: Envoy | None = None
+    lines: list[str] = field(default_factory=list)
+    """What Envoy writes: its access log among it."""
+
+    async def hear(self, line: Line) -> None:
+        """Keep a line of Envoy."""
+        self.lines.append(line.text)
 
     async def counters(self, contains: str) -> dict[str, int]:
         """Return what Envoy has counted under names that have a text in them, if it is not nothing."""
@@ -235,7 +241,7 @@ async def mcp_gateway(  # noqa: PLR0913 (tests differ in each of them)
         generation = World([*documents, policies], keys=keys).generation
         assert not [each for each in generation.findings if each.problem.severity.value == "error"]
         config = json_text(static_bootstrap(render_graph(generation.built.graph, envoy.release)))
-        running = await stack.enter_async_context(run_envoy(config, sink=_ignore, settings=envoy.settings()))
+        running = await stack.enter_async_context(run_envoy(config, sink=made.hear, settings=envoy.settings()))
         await running.ready(limit=START_LIMIT)
         made.envoy = running
         await listening(TcpAddress(host="127.0.0.1", port=made.http))
@@ -283,7 +289,3 @@ async def deciding_apart(it: McpGateway, *options: str) -> AsyncGenerator[tuple[
 
         await eventually(listens)
         yield child, lines
-
-
-async def _ignore(_line: Line) -> None:
-    pass

@@ -169,8 +169,8 @@ def _parts(decision: Decision) -> tuple[int, tuple[tuple[str, str], ...], bytes]
             told = status if 300 <= status < 500 else 403
             text = (*headers, ("content-type", "text/plain; charset=utf-8")) if _untyped(headers, body) else headers
             return told, text, body.encode(errors="replace")
-        case Unavailable():
-            return 503, (), b""
+        case Unavailable(headers=headers, body=body):
+            return 503, headers, body.encode(errors="replace")
         case _:
             assert_never(decision)
 

@@ -62,11 +62,11 @@ def _repeats(decision: Decision) -> bool:
         case Allow(edits=edits, response_headers=headers, identity=identity):
             size = _size(edits.set) + sum(map(len, edits.remove)) + len(identity)
             return not headers and size <= _MOST_TEXT and all(name.lower() not in _SECRET for name, _ in edits.set)
-        case Deny(headers=headers, body=body, rule=rule, identity=identity):
+        case Deny(headers=headers, body=body, rule=rule, identity=identity, decision_id=id_):
             size = _size(headers) + len(body) + len(rule) + len(identity)
-            return size <= _MOST_TEXT and all(name.lower() != "set-cookie" for name, _ in headers)
-        case Unavailable():
-            return True
+            return not id_ and size <= _MOST_TEXT and all(name.lower() != "set-cookie" for name, _ in headers)
+        case Unavailable(body=body):
+            return not body
         case _:
             assert_never(decision)
 
@@ -82,8 +82,8 @@ def sendable_form(decision: Decision) -> Decision:
             fault = fault_in(edits) or _fault(headers, "")
         case Deny(headers=headers, body=body):
             fault = _fault(headers, body)
-        case Unavailable():
-            fault = None
+        case Unavailable(headers=headers, body=body):
+            fault = _fault(headers, body)
         case _:
             assert_never(decision)
     return Deny(http_status=403, rule=f"unsendable: {fault}") if fault else decision

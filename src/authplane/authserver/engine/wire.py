@@ -109,7 +109,7 @@ def render_decision(decision: Decision) -> bytes:
         case Deny():
             response = _denied(decision)
         case Unavailable():
-            response = _undecided()
+            response = _undecided(decision)
         case _:
             assert_never(decision)
     return response.SerializeToString(deterministic=True)
@@ -259,9 +259,10 @@ def _denied(deny: Deny) -> pb.CheckResponse:
     )
 
 
-def _undecided() -> pb.CheckResponse:
+def _undecided(unavailable: Unavailable) -> pb.CheckResponse:
     """Tell that there is no decision: an Envoy that does not know ``error_response`` reads a denial."""
-    return pb.CheckResponse(status=status_pb2.Status(code=_UNAVAILABLE), error_response=_reply(503))
+    reply = _reply(503, unavailable.headers, unavailable.body)
+    return pb.CheckResponse(status=status_pb2.Status(code=_UNAVAILABLE), error_response=reply)
 
 
 def _reply(status: int, headers: tuple[tuple[str, str], ...] = (), body: str = "") -> pb.DeniedHttpResponse:

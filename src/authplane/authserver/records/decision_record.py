@@ -17,6 +17,7 @@ from authplane.authserver.engine.check_engine import Answer
 from authplane.core.problems import printable
 from authplane.core.text import shorten
 from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
+from authplane.policy.check.decision_id import decision_id
 from authplane.policy.check.request import Malformed, Request
 
 
@@ -93,7 +94,7 @@ def build_record(made: Answer, *, backend: str, now: float, seconds: float) -> R
     match request:
         case Request():
             path, host = request.path, _without_user(request.host)
-            texts = (host, request.method, _id(request), request.source.address, identity, rule, reason)
+            texts = (host, request.method, decision_id(request), request.source.address, identity, rule, reason)
         case Malformed():
             path, texts = "", ("", "", "", "", identity, rule, request.reason)
         case _:
@@ -133,21 +134,10 @@ _NO_DECISION: Final = 503
 _CUT: Final = "…"
 _LONGEST: Final = 256
 _LONGEST_PATH: Final = 512
-_REQUEST_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
-"""A UUID, as Envoy makes them, or what else is used; no token, which has dots or is longer."""
 _SPECIAL: Final = re.compile(r"[;?#%]")
 _PARAMETERS: Final = re.compile(r"[;?#]|%(?:3[bf]|23)", re.IGNORECASE)
 """Where the query, a fragment or parameters begin, plain or for an origin that decodes too much."""
 _Texts: TypeAlias = tuple[str, str, str, str, str, str, str]
-
-
-def _id(request: Request) -> str:
-    """Return the id that the access log has too; what else Envoy calls a request is in no other log.
-
-    Envoy keeps the id that a client of its own network sends: one that does not look like an id is not shown.
-    """
-    sent = request.values("x-request-id")
-    return sent[0] if sent and _REQUEST_ID.fullmatch(sent[0]) else request.id
 
 
 def _without_user(host: str) -> str:

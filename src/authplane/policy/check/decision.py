@@ -31,6 +31,8 @@ class Deny:
     rule: str
     identity: str = ""
     """Who was recognised, for the log."""
+    decision_id: str = ""
+    """The id that the body names, if it does: then no other denial is equal to this one."""
 
     def __post_init__(self) -> None:
         redirects = 300 <= self.http_status < 400 and any(name.lower() == "location" for name, _ in self.headers)
@@ -43,6 +45,10 @@ class Unavailable:
     """No conclusion was reached. Whether that allows is for the caller's failure policy."""
 
     cause: str
+    """For the log."""
+    body: str = ""
+    """Sent to the client where the failure policy denies; it may name the id of this decision."""
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 Decision: TypeAlias = Allow | Deny | Unavailable

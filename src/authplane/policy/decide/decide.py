@@ -29,8 +29,8 @@ from authplane.policy.verdicts.verdict import Grounds, NotPassed, Passed, Result
 MEANS: Final = Means(evaluate=evaluate)
 EXPLAINING: Final = Means(evaluate=evaluate, explain=True)
 
-UNPROTECTED: Final = "access denied: no policy protects this server"
-"""What clients are told of a Backend that no policy protects."""
+UNPROTECTED: Final = "Access denied. No policy protects this server."
+"""The message to clients of a Backend that no policy protects."""
 
 _UPGRADES: Final = ("upgrade", ":protocol", "http2-settings")
 _JUDGED: Final = frozenset(
@@ -231,7 +231,9 @@ def _denied(result: NotPassed, case: Case) -> Verdict:
 
 
 def _refused(refusal: McpRefusal, policy: str, case: Case) -> Verdict:
-    return _verdict(build_refusal(refusal, policy), NotPassed(policy=policy, reason=f"mcp:{refusal.fault}"), case)
+    return _verdict(
+        build_refusal(refusal, policy, case.request), NotPassed(policy=policy, reason=f"mcp:{refusal.fault}"), case
+    )
 
 
 def _allowed(passes: Sequence[Passed], case: Case) -> Verdict:

@@ -1,4 +1,4 @@
-"""How a client is told that its request goes no further."""
+"""The answers to requests that policies do not allow."""
 
 from typing import Final
 
@@ -7,15 +7,22 @@ from authplane.policy.attached.attachments import Attachment
 from authplane.policy.check.answer_headers import may_send
 from authplane.policy.check.basic import LONGEST_REALM
 from authplane.policy.check.decision import Decision, Deny, Unavailable
+from authplane.policy.check.decision_id import decision_id
+from authplane.policy.check.request import Request
+from authplane.policy.decide.match_rules import Miss
 from authplane.policy.decide.request_case import Case
+from authplane.policy.decide.token_faults import listed
+from authplane.policy.identity.tokens.token_outcome import Refused
 from authplane.policy.mcp.challenge import BadToken, Challenge, NoToken
 from authplane.policy.mcp.mcp_answers import (
+    ACCESS_DENIED,
     McpAnswer,
     render_denial,
     render_insufficient_scope,
     render_refusal,
     render_too_many,
     render_unauthenticated,
+    render_unavailable,
 )
 from authplane.policy.mcp.mcp_calls import McpCall, RpcId, id_of
 from authplane.policy.mcp.mcp_refusal import Fault, McpRefusal, refuse
@@ -47,33 +54,64 @@ def build_denial(result: NotPassed, case: Case, attachments: tuple[Attachment, .
     was recognised and a token could help: 401 with a challenge. The request has no single meaning: what the protocol
     says of that. Else: 403.
     """
+    id_ = decision_id(case.request)
     if result.retry_after:
-        answer = render_too_many(_id(case.call()), result.retry_after)
-        return _denied(answer if attachments[-1].mcp else _without_body(answer), result)
-    if result.unavailable:
-        return Unavailable(cause=f"{result.policy} {result.unavailable}")
-    answer = _answer(result, case, attachments)
-    return _denied(answer if attachments[-1].mcp else _without_body(answer), result)
+        answer = render_too_many(_id(case.call()), result.retry_after, id_)
+    elif result.unavailable:
+        answer = _unavailable(result, case, id_)
+    else:
+        answer = _answer(result, case, attachments, id_)
+    if not attachments[-1].mcp:
+        answer = _without_body(answer)
+    if result.unavailable and not result.retry_after:
+        cause = f"{result.policy} {result.unavailable}"
+        return Unavailable(cause=cause, headers=answer.headers, body=answer.body)
+    return _denied(answer, result, id_)
 
 
-def build_refusal(refusal: McpRefusal, policy: str) -> Decision:
-    """Turn down what has no single meaning, whoever asks."""
+def build_refusal(refusal: McpRefusal, policy: str, request: Request) -> Decision:
+    """Deny a message that is ambiguous, for every sender."""
     result = NotPassed(policy=policy, reason=f"mcp:{refusal.fault}")
-    return _denied(render_refusal(refusal), result)
+    id_ = decision_id(request)
+    return _denied(render_refusal(refusal, id_), result, id_)
 
 
-def _answer(result: NotPassed, case: Case, attachments: tuple[Attachment, ...]) -> McpAnswer:
+def _unavailable(result: NotPassed, case: Case, decision: str) -> McpAnswer:
+    """Say why there is no decision, as far as that concerns the client: which issuer its token is from, and no more."""
+    call = case.call()
+    said = f"No decision: {_obstacle(result.unavailable, case)}. Retry later."
+    if call is None:
+        return McpAnswer(http_status=503, headers=(_TEXT,), body=_text(said, decision))
+    return render_unavailable(_id(call), said, decision)
+
+
+def _obstacle(unavailable: str, case: Case) -> str:
+    match unavailable:
+        case Miss.NOT_READY:
+            token = case.evidence.token()
+            issuer = token.issuer if isinstance(token, Refused) else ""
+            return f"the keys of issuer {listed([issuer])} are not loaded"
+        case Miss.NOT_REVIEWED:
+            return "the cluster did not review the token"
+        case _:
+            return "an external authorization service did not answer"
+
+
+def _answer(result: NotPassed, case: Case, attachments: tuple[Attachment, ...], decision: str) -> McpAnswer:
     call = case.call()
     if result.scopes:
-        return render_insufficient_scope(_id(call), _challenge(case, attachments, result.scopes))
+        return render_insufficient_scope(_id(call), _challenge(case, attachments, result.scopes), decision)
     if result.wants_token:
-        cause = BadToken() if result.bad_token else NoToken()
-        return render_unauthenticated(_id(call), _challenge(case, attachments, scopes_of(attachments)), cause)
+        cause = BadToken(result.token_fault) if result.bad_token else NoToken()
+        challenge = _challenge(case, attachments, scopes_of(attachments))
+        return render_unauthenticated(_id(call), challenge, cause, decision)
     if isinstance(call, McpRefusal):
-        return render_refusal(call)
-    if result.too_large:
-        return McpAnswer(http_status=413) if call is None else render_refusal(refuse(Fault.BODY_TOO_LARGE, id_of(call)))
-    forbidden = _forbidden(call, case, result.message)
+        return render_refusal(call, decision)
+    if result.too_large and call is None:
+        return McpAnswer(http_status=413)
+    if result.too_large and call is not None:
+        return render_refusal(refuse(Fault.BODY_TOO_LARGE, id_of(call)), decision)
+    forbidden = _forbidden(call, case, result.message, decision)
     return forbidden if result.declined is None else _passed_on(result.declined, forbidden)
 
 
@@ -102,10 +140,15 @@ def scopes_of(attachments: tuple[Attachment, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(scope for attachment in attachments for scope in attachment.scopes))
 
 
-def _forbidden(call: McpCall | None, case: Case, message: str) -> McpAnswer:
+def _forbidden(call: McpCall | None, case: Case, message: str, decision: str) -> McpAnswer:
     if call is None:
-        return McpAnswer(http_status=403, headers=(_TEXT,), body=f"{message or 'access denied'}\n")
-    return render_denial(call, case.settings.denial_format, message)
+        return McpAnswer(http_status=403, headers=(_TEXT,), body=_text(message or ACCESS_DENIED, decision))
+    return render_denial(call, case.settings.denial_format, message, decision)
+
+
+def _text(message: str, decision: str) -> str:
+    """Write a denial for clients that do not speak JSON-RPC."""
+    return f"{message} (decision id {decision})\n" if decision else f"{message}\n"
 
 
 def _passed_on(declined: Declined, ours: McpAnswer) -> McpAnswer:
@@ -132,9 +175,14 @@ def _without_body(answer: McpAnswer) -> McpAnswer:
     return McpAnswer(http_status=answer.http_status, headers=kept)
 
 
-def _denied(answer: McpAnswer, result: NotPassed) -> Deny:
+def _denied(answer: McpAnswer, result: NotPassed, decision: str) -> Deny:
     rule = " ".join(part for part in (result.policy, result.rule, result.entry, result.reason) if part)
     kind = RpcDenial if answer.http_status == 200 else Deny
     return kind(
-        http_status=answer.http_status, body=answer.body, headers=answer.headers, rule=rule, identity=result.identity
+        http_status=answer.http_status,
+        body=answer.body,
+        headers=answer.headers,
+        rule=rule,
+        identity=result.identity,
+        decision_id=decision if answer.body else "",
     )

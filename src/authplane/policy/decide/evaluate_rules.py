@@ -16,6 +16,7 @@ from authplane.policy.decide.match_rules import (
     traced_obstacle,
 )
 from authplane.policy.decide.request_case import Case, Identity
+from authplane.policy.decide.token_faults import token_fault
 from authplane.policy.identity.tokens.token_outcome import Refused, Verified
 from authplane.policy.mcp.base_methods import BaseMode, is_base
 from authplane.policy.mcp.mcp_calls import McpCall, ToolCall, method_of
@@ -278,6 +279,7 @@ def _not_passed(policy: Policy, case: Case, found: _Findings) -> NotPassed:
         unavailable=found.unavailable,
         retry_after=_retry_after(case, found),
         wants_token=wants_token,
+        token_fault=_token_fault(found, policy, case) if wants_token else "",
         bad_token=found.miss in {Miss.BAD_TOKEN, Miss.BAD_WORKLOAD, Miss.OTHER_ISSUER, Miss.AUDIENCE},
         scopes=scopes,
         message=found.message,
@@ -286,9 +288,7 @@ def _not_passed(policy: Policy, case: Case, found: _Findings) -> NotPassed:
     )
 
 
-def _explained(
-    found: _Findings, case: Case, *, wants_token: bool, scopes: tuple[str, ...]
-) -> tuple[str, str, str]:
+def _explained(found: _Findings, case: Case, *, wants_token: bool, scopes: tuple[str, ...]) -> tuple[str, str, str]:
     """Return the rule, the entry and the reason that explain a denial best; see `best_reason`."""
     if found.unavailable and found.reason != found.unavailable:
         return "", "", found.unavailable
@@ -327,6 +327,13 @@ def _missing_scopes(case: Case, found: _Findings) -> tuple[str, ...]:
         ):
             return rule.source.scopes if isinstance(rule.source, Oidc) else ()
     return ()
+
+
+def _token_fault(found: _Findings, policy: Policy, case: Case) -> str:
+    if found.miss is None:
+        return ""
+    sources = [rule.source for rule in policy.rules if isinstance(rule.source, Oidc)]
+    return token_fault(found.miss, case.evidence.token(), sources)
 
 
 def _missed(miss: Miss, case: Case) -> str:

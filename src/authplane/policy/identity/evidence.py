@@ -25,7 +25,6 @@ from authplane.policy.identity.workload_identity.workload_tokens import Projecte
 Token: TypeAlias = Verified | Refused | Absent | Unfit
 """What the request's token proves, or why there is nothing that it proves."""
 
-_STRANGE: Final = Refused(reason=Reason.ISSUER)
 _NAMES_NOBODY: Final = frozenset({Why.NO_CERTIFICATE, Why.NOT_ONE_URI, Why.NOT_SPIFFE})
 """Why a certificate, or its absence, says nothing about workloads: then a token alone can."""
 
@@ -145,7 +144,7 @@ class RequestEvidence:
         if self._token is None:
             vouched = isinstance(self._judgement, Projected)
             if self._trusted.strangers and self._is_stranger():
-                self._token = _STRANGE
+                self._token = self._strange()
             else:
                 self._token = self._identifier.token(self._request, self._now, vouched=vouched)
         return self._token
@@ -194,6 +193,10 @@ class RequestEvidence:
     def _is_stranger(self) -> bool:
         return self._claimed_issuer() in self._trusted.strangers
 
+    def _strange(self) -> Refused:
+        """Return what a token of an issuer proves whom only policies in shadow name."""
+        return Refused(reason=Reason.ISSUER, named=self._claimed_issuer())
+
     def _claimed_issuer(self) -> str:
         shown = parse_bearer(self._request)
         return unverified_issuer(shown.token, DEFAULT_ALGORITHMS) if isinstance(shown, Bearer) else ""
@@ -218,7 +221,7 @@ class RequestEvidence:
             case None:
                 trusted = self._trusted
                 if self._token is None and trusted.strangers and self._is_stranger():
-                    self._token = _STRANGE
+                    self._token = self._strange()
                 elif self._token is None:
                     self._token = self._identifier.workload_token(self._request, trusted.workloads, self._now)
                 return trusted.workloads.workload_of(self._token) if isinstance(self._token, Verified) else None

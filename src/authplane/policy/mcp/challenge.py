@@ -11,6 +11,8 @@ _SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,1024}")
 _URL: Final = re.compile(r"https?://[!$-;=?-\[\]_a-z~]{1,2000}")
 _TO_ESCAPE: Final = re.compile(r'(["\\])')
 _LONGEST: Final = 4096
+_UNDESCRIBED: Final = re.compile(r"[^ !#-\[\]-~]")
+_LONGEST_DESCRIPTION: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,10 @@ class NoToken:
 
 @dataclass(frozen=True, slots=True)
 class BadToken:
-    """The request's token proves nothing; which check failed is not said."""
+    """The request's token proves nothing."""
+
+    why: str = ""
+    """What is wrong with it, for people; empty says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +83,10 @@ def _error(cause: Cause) -> list[str]:
         case NoToken():
             # RFC 6750, 3.1: a request without credentials is told of no error.
             return []
-        case BadToken():
-            return ['error="invalid_token"']
+        case BadToken(why=why):
+            # RFC 6750 §3: the description has printable ASCII without quotation marks and backslashes.
+            said = _UNDESCRIBED.sub("?", why.replace('"', "'"))[:_LONGEST_DESCRIPTION]
+            return ['error="invalid_token"', *([f'error_description="{said}"'] if said else [])]
         case MoreScope():
             return ['error="insufficient_scope"']
         case _:

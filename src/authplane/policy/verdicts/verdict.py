@@ -98,6 +98,8 @@ class NotPassed:
     wants_token: bool = False
     """A token of some issuer could help, and there is none that any rule is for."""
     bad_token: bool = False
+    token_fault: str = ""
+    """What the client hears about the token that no rule accepts."""
     scopes: tuple[str, ...] = ()
     """The scopes that alone are missing."""
     message: str = ""

@@ -132,7 +132,7 @@ def test_a_token_of_an_issuer_that_nobody_configured_makes_nobody_ask_it() -> No
     keyring = ring()
     inspector = TokenInspector(keyring)
     token = signer(kid="new").token(claims(iss="https://attacker.example"))
-    assert inspector.inspect(token, NOW) == Refused(reason=Reason.ISSUER)
+    assert inspector.inspect(token, NOW) == Refused(reason=Reason.ISSUER, named="https://attacker.example")
     assert keyring.wishes == []
 
 

@@ -64,8 +64,8 @@ def connection_manager(
     if chain.natives is not None:
         _decide_natively(manager, chain.natives)
     if chain.mcp:
-        reads_mcp = chain.natives is not None and chain.natives.reads_mcp
-        manager.local_reply_config.mappers.extend(mcp_refusals(reads_mcp=reads_mcp))
+        reader = chain.natives.envoy if chain.natives is not None and chain.natives.reads_mcp else None
+        manager.local_reply_config.mappers.extend(mcp_refusals(reader))
     if forwarded is not None:
         # What a client says of its certificate by itself is removed, here and, by default, everywhere else.
         manager.forward_client_cert_details = _HCM.ForwardClientCertDetails.SANITIZE_SET

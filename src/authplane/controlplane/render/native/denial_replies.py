@@ -1,4 +1,4 @@
-"""What clients are told whom Envoy denies by itself: the words of the policy server, as far as Envoy knows them."""
+"""The answers to requests that Envoy denies by itself: like those of the policy server, as far as Envoy knows them."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -15,13 +15,19 @@ from authplane.controlplane.render.native.rbac_policies import REFUSED
 from authplane.core.envoy_releases import Release
 from authplane.policy.mcp.challenge import BadToken, Cause, Challenge, NoToken, render_challenge
 from authplane.policy.mcp.mcp_answers import (
+    ACCESS_DENIED,
+    AUTHENTICATION_REQUIRED,
+    DECISION_ID,
     FORBIDDEN,
+    NO_DECISION,
     UNAUTHENTICATED,
+    UNAVAILABLE,
     UPSTREAM_FORBIDDEN,
     UPSTREAM_MESSAGE,
     DenialFormat,
+    refusal_message,
 )
-from authplane.policy.mcp.mcp_refusal import INVALID_REQUEST
+from authplane.policy.mcp.mcp_refusal import INVALID_REQUEST, Fault
 from authplane.policy.mcp.resource_metadata import metadata_path
 
 ROUTE: Final = "authplane"
@@ -37,9 +43,19 @@ _ASKS: Final = (
 )
 _TRIED: Final = 'request.headers["authorization"].startsWith("Bearer")'
 _FORBIDDEN: Final = {
-    DenialFormat.HTTP403: (403, FORBIDDEN, "access denied"),
+    DenialFormat.HTTP403: (403, FORBIDDEN, ACCESS_DENIED),
     DenialFormat.JSONRPC200: (200, UPSTREAM_FORBIDDEN, UPSTREAM_MESSAGE),
 }
+_DECISION: Final = "%REQ(X-REQUEST-ID)%"
+"""The id of the decision, as the decision log and the access log have it."""
+_TEXT: Final = "text/plain; charset=utf-8"
+_NO_DECISION: Final = (
+    "response.code == 503",
+    'response.code_details.startsWith("ext_authz_")',
+    '!("content-type" in response.headers)',
+)
+"""The policy server did not answer, or answered without a body of its own."""
+_PLAIN_TEXT: Final = r'"^[ !#-\\[\\]-~]*$"'
 _Mapper = hcm_pb2.ResponseMapper
 MCP_ROUTE: Final = {"protocol": "mcp"}
 """What a route to MCP servers says of itself."""
@@ -76,31 +92,44 @@ def local_replies(envoy: Release, denial_format: DenialFormat, *, tokens: bool) 
             *challenges,
             _mapper(answered, status, _error(envoy, code, message)),
             _mapper((found,), 403, None),
-            _mapper((), 403, None, text="access denied\n"),
+            _mapper((), 403, None, text=f"{ACCESS_DENIED} (decision id {_DECISION})\n"),
         ]
     )
 
 
-def mcp_refusals(*, reads_mcp: bool) -> Iterator[_Mapper]:
-    """Render the JSON-RPC errors for requests to MCP servers that Envoy refuses before it knows their ids.
+def mcp_refusals(envoy: Release | None) -> Iterator[_Mapper]:
+    """Render the JSON-RPC errors for requests to MCP servers that Envoy refuses, or that nobody decides.
 
-    With ``reads_mcp`` it reads bodies, and refuses what it does not take for MCP.
+    ``envoy`` is the release that reads bodies, and refuses what it does not take for MCP; None if none are read. Then
+    Envoy does not know the ids of requests.
     """
     large = 'response.code_details == "mcp_body_too_large"'
-    yield _refusal((_TO_MCP, f"(response.code == 413 || {large})"), 413, "body too large")
-    if reads_mcp:
+    too_large = _error(None, INVALID_REQUEST, refusal_message(Fault.BODY_TOO_LARGE))
+    yield _refusal((_TO_MCP, f"(response.code == 413 || {large})"), 413, too_large)
+    if envoy is not None:
         refused = " || ".join(f'response.code_details == "{each}"' for each in _NO_MCP)
-        yield _refusal((_TO_MCP, f"({refused})", _WITH_SESSIONS), 400, "%LOCAL_REPLY_BODY%")
+        body = _error(None, INVALID_REQUEST, "%LOCAL_REPLY_BODY%")
+        yield _refusal((_TO_MCP, f"({refused})", _WITH_SESSIONS), 400, body)
+        yield _refusal((_TO_MCP, *_NO_DECISION, *_plain_id(envoy)), 503, _error(envoy, UNAVAILABLE, NO_DECISION))
+    yield _refusal((_TO_MCP, *_NO_DECISION), 503, _error(None, UNAVAILABLE, NO_DECISION))
 
 
-def _refusal(conditions: tuple[str, ...], status: int, message: str) -> _Mapper:
-    body = Struct()
-    body.update({"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": message}})
+def _plain_id(envoy: Release) -> tuple[str, ...]:
+    """Return what holds for a message whose id Envoy repeats as it was written; see `has_odd_id`."""
+    id_ = f'metadata.filter_metadata["{envoy.mcp_metadata}"].id'
+    return (
+        f'"{envoy.mcp_metadata}" in metadata.filter_metadata',
+        f'"id" in metadata.filter_metadata["{envoy.mcp_metadata}"]',
+        f"(type({id_}) == string ? {id_}.matches({_PLAIN_TEXT}) : ({id_} >= -99999.0 && {id_} < 100000.0))",
+    )
+
+
+def _refusal(conditions: tuple[str, ...], status: int, body: Struct) -> _Mapper:
     return _Mapper(filter=_when(conditions), status_code=UInt32Value(value=status), body_format_override=_json(body))
 
 
 def _challenges(envoy: Release, answered: tuple[str, ...]) -> Iterator[_Mapper]:
-    error = _error(envoy, UNAUTHENTICATED, "authentication required")
+    error = _error(envoy, UNAUTHENTICATED, AUTHENTICATION_REQUIRED)
     causes: tuple[tuple[tuple[str, ...], Cause], ...] = (((_TRIED,), BadToken()), ((), NoToken()))
     for conditions, body in ((answered, error), ((), None)):
         for tried, cause in causes:
@@ -114,10 +143,13 @@ def _mapper(conditions: tuple[str, ...], status: int, body: Struct | None, text:
     made = _Mapper(
         filter=_when((*_DENIED, *conditions)),
         status_code=UInt32Value(value=status),
-        body=base_pb2.DataSource(inline_string=text),
+        body=base_pb2.DataSource(inline_string=""),
     )
     if body is not None:
         made.body_format_override.CopyFrom(_json(body))
+    elif text:
+        made.body_format_override.text_format_source.inline_string = text
+        made.body_format_override.content_type = _TEXT
     return made
 
 
@@ -133,13 +165,15 @@ def _when(conditions: tuple[str, ...]) -> accesslog_pb2.AccessLogFilter:
     return accesslog_pb2.AccessLogFilter(extension_filter=chosen)
 
 
-def _error(envoy: Release, code: int, message: str) -> Struct:
+def _error(envoy: Release | None, code: int, message: str) -> Struct:
+    """Render a JSON-RPC error; without a release that reads bodies it has no id."""
+    id_ = None if envoy is None else f"%DYNAMIC_METADATA({envoy.mcp_metadata}:id)%"
     body = Struct()
     body.update(
         {
             "jsonrpc": "2.0",
-            "id": f"%DYNAMIC_METADATA({envoy.mcp_metadata}:id)%",
-            "error": {"code": code, "message": message},
+            "id": id_,
+            "error": {"code": code, "message": message, "data": {DECISION_ID: _DECISION}},
         }
     )
     return body

@@ -46,6 +46,19 @@ def fault_in_claims(claims: Mapping[str, Any], times: Times, now: float) -> Reas
     return None
 
 
+def decisive_time(claims: Mapping[str, Any], times: Times, fault: Reason) -> float | None:
+    """Return the time that makes claims not hold, without the skew; None if another fault does."""
+    match fault:
+        case Reason.EXPIRED:
+            return _time(claims, "exp")
+        case Reason.NOT_YET:
+            return max(_time(claims, "nbf") or 0, _time(claims, "iat") or 0)
+        case Reason.TOO_OLD:
+            return (_time(claims, "iat") or 0) + (times.longest_age or 0)
+        case _:
+            return None
+
+
 def audience_fits(claims: Mapping[str, Any], audiences: Collection[str]) -> bool:
     """Tell whether a token is meant for one of these audiences; if there are none, any token is.
 
@@ -53,8 +66,12 @@ def audience_fits(claims: Mapping[str, Any], audiences: Collection[str]) -> bool
     """
     if not audiences:
         return True
-    named = _texts(claims.get("aud"))
-    return any(each in audiences for each in named)
+    return any(each in audiences for each in audiences_of(claims))
+
+
+def audiences_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the audiences of a token; none if ``aud`` is neither a text nor a list of texts."""
+    return _texts(claims.get("aud"))
 
 
 def scopes_of(claims: Mapping[str, Any]) -> frozenset[str]:

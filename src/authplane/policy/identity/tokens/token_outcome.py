@@ -12,7 +12,7 @@ from authplane.policy.identity.tokens.frozen_json import FrozenJson, thaw
 
 
 class Reason(StrEnum):
-    """Why a token proves nothing, for the decision log; a client never learns it."""
+    """Why a token proves nothing, for the decision log. A client learns of times and issuers, and of nothing else."""
 
     TOO_LARGE = "token_too_large"
     MALFORMED = "token_malformed"
@@ -83,6 +83,12 @@ class Refused:
     """The key that the token names, if its issuer does not have it or it did not sign the token."""
     retry_after: int = 0
     """In how many seconds to come again, if the token was not looked at."""
+    named: str = ""
+    """The token's own ``iss``, if no issuer that we know has that name. Nobody has signed it."""
+    time: float | None = None
+    """When the token expired, becomes valid, or became too old, in seconds since 1970, if that is why."""
+    skew: float = 0.0
+    """The clock skew that was allowed for, if a time is why."""
 
 
 Outcome: TypeAlias = Verified | Refused

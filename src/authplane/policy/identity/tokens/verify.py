@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS
-from authplane.policy.identity.tokens.check_claims import Times, fault_in_claims
+from authplane.policy.identity.tokens.check_claims import Times, decisive_time, fault_in_claims
 from authplane.policy.identity.tokens.compact_tokens import Compact, TokenLimits, parse_compact
 from authplane.policy.identity.tokens.frozen_json import freeze
 from authplane.policy.identity.tokens.keys import KeySet, VerificationKey
@@ -78,7 +78,7 @@ def examine(token: str, keyring: Keyring, now: float, limits: TokenLimits) -> tu
     issuer = compact.claims.get("iss")
     trust = keyring.keys_of(issuer) if isinstance(issuer, str) else None
     if trust is None:
-        return Refused(reason=Reason.ISSUER), None
+        return Refused(reason=Reason.ISSUER, named=issuer if isinstance(issuer, str) else ""), None
     if isinstance(trust, NotReady):
         return Refused(reason=Reason.ISSUER_NOT_READY, issuer=trust.issuer), None
     refused = _refused(compact, trust, now)
@@ -94,7 +94,9 @@ def _refused(compact: Compact, trust: Trust, now: float) -> Refused | None:
         return Refused(reason=Reason.TYPE, issuer=trust.issuer)
     fault = fault_in_claims(compact.claims, demands.times, now)
     if fault is not None:
-        return Refused(reason=fault, issuer=trust.issuer)
+        time = decisive_time(compact.claims, demands.times, fault)
+        skew = 0.0 if time is None else demands.times.skew
+        return Refused(reason=fault, issuer=trust.issuer, time=time, skew=skew)
     keys = _candidates(compact, trust)
     if isinstance(keys, Refused):
         return keys
