@@ -132,6 +132,18 @@ def test_a_backend_that_raises_at_once_does_not_allow() -> None:
     assert (told.decisions, told.events) == ([], ["began", "failed"])
 
 
+async def test_a_check_without_a_decision_is_told_of_by_its_id() -> None:
+    async def never(_: Effect) -> Outcome:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    body = check("/", headers={"x-request-id": "a-1"}).SerializeToString()
+    told = Told()
+    assert await Checks(Asking(), observer=told, perform=never).reply(body, limit=0.01) == LATE
+    assert Checks(Raising(), observer=told).begin(body) == FAILED
+    assert (told.events, told.undecided) == (["began", "late", "began", "failed"], ["a-1", "a-1"])
+
+
 def test_an_answer_holds_even_if_nobody_can_be_told() -> None:
     reply = Checks(Sudden(), observer=Deaf()).begin(BODY)
     assert isinstance(reply, bytes)

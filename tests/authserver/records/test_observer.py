@@ -149,13 +149,13 @@ def test_checks_without_a_decision_are_told_of_too() -> None:
     metrics, lines, spans = Metrics(), Lines(), Spans()
     observer = Observer("test", metrics.checks("test"), lines=lines, traces=spans, clock=lambda: NOW)
     observer.began()
-    observer.failed(KeyError("hunter2"), 0.001)
+    observer.failed(KeyError("hunter2"), 0.001, NO_TRACE, "a-1")
     observer.began()
-    observer.late(0.2)
+    observer.late(0.2, NO_TRACE, "a-2")
     observer.shed()
-    assert [(line["decision"], line["reason"], line["ms"]) for line in lines.written] == [
-        ("failed", "KeyError", 1.0),
-        ("unavailable", "no decision in time", 200.0),
+    assert [(line["decision"], line["reason"], line["ms"], line["id"]) for line in lines.written] == [
+        ("failed", "KeyError", 1.0, "a-1"),
+        ("unavailable", "no decision in time", 200.0, "a-2"),
     ]
     assert [caller for _, caller in spans.told] == [NO_TRACE, NO_TRACE]
     assert _samples(metrics) == {

@@ -15,6 +15,8 @@ class Told:
     traces: bool = False
     decisions: list[Decision] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
+    """The ids of those without a decision."""
 
     def of(self, backend: str) -> Self:
         return self
@@ -30,11 +32,13 @@ class Told:
         self.began()
         self.decided(made, seconds, caller)
 
-    def failed(self, error: Exception, seconds: float, caller: CallerTrace) -> None:
+    def failed(self, error: Exception, seconds: float, caller: CallerTrace, decision_id: str) -> None:
         self.events.append("failed")
+        self.undecided.append(decision_id)
 
-    def late(self, seconds: float, caller: CallerTrace) -> None:
+    def late(self, seconds: float, caller: CallerTrace, decision_id: str) -> None:
         self.events.append("late")
+        self.undecided.append(decision_id)
 
     def shed(self) -> None:
         self.events.append("shed")

@@ -43,10 +43,10 @@ class Witness(Protocol):
     def passed(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
         """Take note of an answer to a check that ended as soon as it began."""
 
-    def failed(self, error: Exception, seconds: float, caller: CallerTrace) -> None:
+    def failed(self, error: Exception, seconds: float, caller: CallerTrace, decision_id: str) -> None:
         """Take note of a check whose backend raised."""
 
-    def late(self, seconds: float, caller: CallerTrace) -> None:
+    def late(self, seconds: float, caller: CallerTrace, decision_id: str) -> None:
         """Take note of a check that found no decision in time."""
 
     def shed(self) -> None:
@@ -97,7 +97,7 @@ class Driver:
         """Tell of a check whose backend raised before it waited for anything."""
         witness = self.observer.of(failed.backend)
         _tell(witness.began)
-        _tell(witness.failed, failed.error, seconds, caller)
+        _tell(witness.failed, failed.error, seconds, caller, failed.decision_id)
 
     async def run(
         self,
@@ -108,7 +108,7 @@ class Driver:
         caller: CallerTrace = NO_TRACE,
     ) -> T | Unanswered:
         """Run a flow to its end, within ``limit`` seconds if there is something to wait for."""
-        backend, flow = pending
+        backend, flow, decision_id = pending
         begun = perf_counter()
         try:
             effect = next(flow)
@@ -117,7 +117,7 @@ class Driver:
             self.decided(answer_of(made), perf_counter() - begun, caller)
             return made
         except Exception as error:  # noqa: BLE001 (a failed check must become an answer that does not allow)
-            self.failed(Failed(backend, error), perf_counter() - begun, caller)
+            self.failed(Failed(backend, error, decision_id), perf_counter() - begun, caller)
             return Unanswered.FAILED
         observer = self.observer.of(backend)
         with contextlib.closing(flow):
@@ -136,14 +136,14 @@ class Driver:
                 _tell(observer.decided, answer_of(waited), perf_counter() - begun, caller)
                 return waited
             except TimeoutError:
-                _tell(observer.late, perf_counter() - begun, caller)
+                _tell(observer.late, perf_counter() - begun, caller, decision_id)
                 return Unanswered.LATE
             except Exception as error:  # noqa: BLE001 (as above)
-                _tell(observer.failed, error, perf_counter() - begun, caller)
+                _tell(observer.failed, error, perf_counter() - begun, caller, decision_id)
                 return Unanswered.FAILED
             except asyncio.CancelledError:
                 # Whoever asked has gone away.
-                _tell(observer.late, perf_counter() - begun, caller)
+                _tell(observer.late, perf_counter() - begun, caller, decision_id)
                 raise
             finally:
                 self._waiting -= 1

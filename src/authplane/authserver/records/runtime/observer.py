@@ -19,6 +19,7 @@ from authplane.authserver.records.decision_record import (
     build_undecided,
     conclusion_of,
     line_of,
+    shown,
 )
 from authplane.authserver.records.policy_record import access_line, with_grounds
 from authplane.authserver.records.runtime.metrics import CheckMetrics
@@ -125,13 +126,13 @@ class Observer:
         if made.verdict is not None:
             self._record(made, made.verdict)
 
-    def failed(self, error: Exception, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
+    def failed(self, error: Exception, seconds: float, caller: CallerTrace = NO_TRACE, decision_id: str = "") -> None:
         """Take note of a check whose backend raised; the error's message is not repeated."""
-        self._undecided(Conclusion.FAILED, place_of(error), seconds, caller)
+        self._undecided(Conclusion.FAILED, place_of(error), seconds, caller, decision_id)
 
-    def late(self, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
+    def late(self, seconds: float, caller: CallerTrace = NO_TRACE, decision_id: str = "") -> None:
         """Take note of a check that found no decision in time."""
-        self._undecided(Conclusion.UNAVAILABLE, "no decision in time", seconds, caller)
+        self._undecided(Conclusion.UNAVAILABLE, "no decision in time", seconds, caller, decision_id)
 
     def shed(self) -> None:
         """Take note of a check that was refused for want of room, and did not begin.
@@ -143,11 +144,14 @@ class Observer:
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
 
-    def _undecided(self, conclusion: Conclusion, reason: str, seconds: float, caller: CallerTrace) -> None:
+    def _undecided(
+        self, conclusion: Conclusion, reason: str, seconds: float, caller: CallerTrace, decision_id: str = ""
+    ) -> None:
         self._count(conclusion, seconds)
         if self._shows:
             now = self._clock()
-            record = build_undecided(conclusion, reason, backend=self._backend, now=now, seconds=seconds)
+            bare = build_undecided(conclusion, reason, backend=self._backend, now=now, seconds=seconds)
+            record = bare._replace(id=shown(decision_id))
             self._show(_Shown(record, line_of(record)), caller)
 
     # Each is told on its own: that one cannot be told is no reason for the next to miss it.
