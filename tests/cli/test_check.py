@@ -164,7 +164,7 @@ def test_the_whole_answer_says_what_was_tried_and_assumed(folder: Path) -> None:
         "matched": False,
         "identity": "",
         "reason": "no_peer_identity",
-        "hint": "come with the certificate of a workload that the rule names",
+        "hint": "use the certificate of a workload that the rule names",
         "entries": [],
     }
     part = {"text": "identity.group", "line": 1, "column": 9, "value": '"user"', "parts": []}
@@ -281,7 +281,30 @@ def test_missing_scopes_are_named(folder: Path) -> None:
     (folder / "all.yaml").write_text("\n---\n".join((BACKEND, policy(rule(SCOPED)))), encoding="utf-8")
     found = answer(folder, asked(assumed("{aud: shop, scope: other}")))
     assert short(found) == ("deny", 403, "", "scope_missing")
-    assert found["trace"][0]["rules"][0]["hint"] == "come with a token that has one of the scopes tools admin"
+    assert found["trace"][0]["rules"][0]["hint"] == "use a token that has one of the scopes tools admin"
+
+
+@pytest.mark.parametrize(
+    ("claims", "reason", "hint"),
+    [
+        (
+            "{aud: cafe}",
+            "other_audience",
+            'the token is for audience "cafe". Use a token whose audience is "shop".',
+        ),
+        (
+            "{aud: shop, exp: 1700000000}",
+            "bad_token:token_expired",
+            "the token expired at 2023-11-14T22:13:20Z. The allowed clock skew is 30 s. Get a new token.",
+        ),
+    ],
+    ids=["another audience", "expired"],
+)
+def test_what_is_wrong_with_a_token_is_said(folder: Path, claims: str, reason: str, hint: str) -> None:
+    (folder / "all.yaml").write_text("\n---\n".join((BACKEND, policy(rule(SCOPED)))), encoding="utf-8")
+    found = answer(folder, asked(assumed(claims)))
+    assert short(found) == ("deny", 401, "", reason)
+    assert found["trace"][0]["rules"][0]["hint"] == hint
 
 
 def test_policies_of_a_gateway_are_asked_if_it_is_named_and_missed_if_nothing_leads_there(folder: Path) -> None:

@@ -18,6 +18,7 @@ from tests.support.eventually import eventually
 from tests.support.gateways.mcp_gateway import McpGateway, deciding, deciding_apart, mcp_gateway, policy
 from tests.support.issuers.minting import mint, segment, signer
 from tests.support.issuers.oidc_provider import AUDIENCE, OidcProvider, oidc_provider
+from tests.support.mcp.denial_bodies import split_body
 
 pytestmark = pytest.mark.real
 
@@ -204,7 +205,8 @@ async def test_a_forged_token_is_refused_and_nobody_learns_why(provider: OidcPro
         for why, token in forged.items():
             async with it.http_client(token=token) as http:
                 answer = await it.call(http, "add")
-                answers[why] = (answer.status_code, answer.headers["www-authenticate"], answer.text)
+                said = str(split_body(answer.json())[0])
+                answers[why] = (answer.status_code, answer.headers["www-authenticate"], said)
         [(code, challenge, _)] = set(answers.values())
         assert code == 401
         assert 'error="invalid_token"' in challenge

@@ -13,6 +13,7 @@ from authplane.policy.mcp.challenge import BadToken, Challenge, NoToken, fit_sco
 from authplane.policy.mcp.mcp_answers import (
     DenialFormat,
     McpAnswer,
+    refusal_message,
     render_denial,
     render_insufficient_scope,
     render_refusal,
@@ -174,9 +175,15 @@ def test_a_malformed_request_is_told_so_with_400() -> None:
     assert answers[0] == McpAnswer(
         http_status=400,
         headers=(JSON,),
-        body='{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Invalid request (not json). Send JSON in'
-        ' UTF-8, within the limits of size and depth."}}',
+        body=f'{{"jsonrpc":"2.0","id":null,"error":{{"code":-32700,"message":"{refusal_message(Fault.NOT_JSON)}"}}}}',
     )
+
+
+def test_a_refusal_says_what_is_wrong_and_what_to_do() -> None:
+    for fault in Fault:
+        said, remedy = refusal_message(fault).split(". ", 1)
+        assert said == f"Invalid request ({fault.value.replace('_', ' ')})"
+        assert (remedy[0].upper(), remedy[-1]) == (remedy[0], ".")
 
 
 def test_a_refusal_names_the_versions_that_a_client_could_speak() -> None:

@@ -1,4 +1,4 @@
-"""Decides: all policies before a target, in their order, until one denies."""
+"""Decides a request by all policies of its target, in order, until one denies."""
 
 from collections.abc import Generator, Sequence
 from datetime import datetime
@@ -40,7 +40,7 @@ _JUDGED: Final = frozenset(
         "x-method-override",
     }
 )  # fmt: skip
-"""What a request was judged by: who lets it go on must not turn it into another one."""
+"""The headers that policies read. An external service that grants a request must not change them."""
 
 
 def decide(  # noqa: PLR0913 (a decision has as many parts)
@@ -52,9 +52,10 @@ def decide(  # noqa: PLR0913 (a decision has as many parts)
     *,
     means: Means = MEANS,
 ) -> Verdict | VerdictFlow:
-    """Judge a request to a target: at once, or in a flow if an external service has to be asked.
+    """Decide a request to a target: at once, or in a flow if an external service must be called.
 
-    What is not granted by every policy is denied; what cannot be told is unavailable, which never allows.
+    A request that some policy does not grant is denied. If there is no decision the outcome is unavailable, which never
+    allows the request.
     """
     chain = None if policies.closed else policies.chain(target)
     if chain is None:
@@ -77,7 +78,7 @@ def decide(  # noqa: PLR0913 (a decision has as many parts)
 
 
 def _question(chain: PolicyChain, case: Case) -> Question | None:
-    """Return what is asked, if nothing else can make a difference to whether it is allowed."""
+    """Return the key of a remembered decision; None if the decision depends on more than the key."""
     proof = chain.proof
     if proof is None or case.request.odd_names:
         return None
@@ -105,7 +106,7 @@ _new_tuple: Final = tuple.__new__
 
 
 def _continue(flow: VerdictFlow, effect: Effect, chain: PolicyChain, case: Case) -> VerdictFlow:
-    """Go on with a flow that was begun."""
+    """Continue a flow that has yielded its first effect."""
     try:
         while True:
             outcome = yield effect
@@ -118,13 +119,13 @@ def _continue(flow: VerdictFlow, effect: Effect, chain: PolicyChain, case: Case)
 
 
 def _with_shadows(verdict: Verdict, chain: PolicyChain, case: Case) -> Verdict:
-    """Let a verdict say as well what policies in shadow would have decided; all else of it stays as it is."""
+    """Add to a verdict what policies in shadow mode would decide; the rest of it does not change."""
     evidence = evidence_for_shadows(case.evidence)
     return verdict._replace(shadows=tuple(_shadowed(each, case, evidence) for each in chain.shadows))
 
 
 def _shadowed(chain: PolicyChain, case: Case, evidence: Evidence) -> Shadowed:
-    """Judge by one policy in shadow, and ask nobody."""
+    """Decide by one policy in shadow mode, without calling any service."""
     [attachment] = chain.attachments
     [policy] = attachment.policies
     case.turn_to(chain, evidence)
@@ -136,7 +137,7 @@ def _shadowed(chain: PolicyChain, case: Case, evidence: Evidence) -> Shadowed:
         _, rule, entry, identity, _, _, reason, _ = verdict.grounds
         rules = tuple(rule for each in verdict.trace.policies for rule in each.rules) if verdict.trace else ()
         would = _would(verdict.decision)
-    except Exception as error:  # noqa: BLE001 (the request is decided; a fault of ours in trying something out must not undo that)
+    except Exception as error:  # noqa: BLE001 (the request is decided; a bug in shadow mode must not change that)
         rule = entry = identity = ""
         would, reason, rules = Would.UNKNOWN, f"failed:{type(error).__name__}", ()
     else:
@@ -152,7 +153,7 @@ def _would(decision: Decision) -> Would:
         case Allow():
             return Would.ALLOW
         case Unavailable() | Deny(http_status=429):
-            # Nobody else is asked for a shadow: a client that has to slow down is one whose token was not verified.
+            # Shadow mode calls no service. 429 means that the token was not verified.
             return Would.UNKNOWN
         case Deny():
             return Would.DENY
@@ -164,7 +165,7 @@ def _decide(chain: PolicyChain, case: Case) -> VerdictFlow:
     if not chain.guarded:
         return _unprotected(chain, case)
     if chain.is_mcp and not chain.reads_mcp and any(case.request.values(name) for name in _UPGRADES):
-        # A proxy does not wait for the body of an upgrade: nobody could judge it.
+        # A proxy does not buffer the body of an upgrade, so no policy could read it.
         return _refused(refuse(Fault.UPGRADE), "", case)
     passes: list[Passed] = []
     for attachment in chain.attachments:
@@ -173,7 +174,7 @@ def _decide(chain: PolicyChain, case: Case) -> VerdictFlow:
             return _denied(with_all_scopes(result, case) if result.scopes else result, case)
     call = case.call() if chain.reads_mcp else None
     if isinstance(call, McpRefusal):
-        # Whoever may do everything still has to say what: another reader may read something else.
+        # A sender that may do everything must still send an unambiguous message: the server may read another one.
         return _refused(call, passes[-1].policy, case)
     return _allowed(passes, case)
 
@@ -181,7 +182,7 @@ def _decide(chain: PolicyChain, case: Case) -> VerdictFlow:
 def _ask_attachment(
     attachment: Attachment, case: Case, passes: list[Passed]
 ) -> Generator[Effect, Outcome, NotPassed | None]:
-    """Ask the policies of one target; None means that they let the request go on."""
+    """Evaluate the policies of one target; None means that they grant the request."""
     any_ = case.settings.composition is Composition.ANY
     failed: list[NotPassed] = []
     for policy in attachment.policies:
@@ -194,7 +195,7 @@ def _ask_attachment(
         if isinstance(result, Passed):
             passes.append(result)
             if choice:
-                # Those that must all pass come before those of which one suffices.
+                # The policies that must all grant come before those of which one suffices.
                 return None
         elif choice:
             failed.append(result)
@@ -214,12 +215,12 @@ def _begin(policy: AnyPolicy, case: Case) -> Result | Generator[Effect, Outcome,
 
 
 def _weight(result: NotPassed) -> tuple[bool, bool, bool, bool]:
-    """Tell which of several denials helps most: what may still be granted, then what the client can do about it."""
+    """Rank denials by how much they help: first those that may still be granted, then those the client can fix."""
     return bool(result.unavailable), bool(result.scopes), bool(result.identity), result.wants_token
 
 
 def _unprotected(chain: PolicyChain, case: Case) -> Verdict:
-    """Decide where no policy applies: a Backend is closed unless the settings open it, a Service is open."""
+    """Decide where no policy applies: a Backend denies unless the settings open it, a Service allows."""
     if case.settings.allow_unprotected or chain.attachments[-1].aim.ref.kind not in BACKENDS:
         return _verdict(Allow(edits=_strip((), tokens=False)), Passed(reason="unprotected"), case)
     result = NotPassed(policy="", reason="unprotected", message=UNPROTECTED)
@@ -237,7 +238,7 @@ def _refused(refusal: McpRefusal, policy: str, case: Case) -> Verdict:
 
 
 def _allowed(passes: Sequence[Passed], case: Case) -> Verdict:
-    # The one that says most: a policy that was not concerned says nothing.
+    # A policy that does not select the request has no entry, and explains nothing.
     telling = passes[-1]
     if not telling.entry:
         telling = next((each for each in reversed(passes) if each.entry), telling)
@@ -268,9 +269,9 @@ def _verdict(decision: Decision, result: Result, case: Case, identity: str = "")
 
 
 def _edits(passes: Sequence[Passed], request: Request, *, tokens: bool) -> HeaderEdits:
-    """Return the edits of those who granted, and take out what only we may say and what was only for us.
+    """Return the edits of all grants, and remove headers that only authplane may set or read.
 
-    A client's token goes no further, unless an external service has put another one in its place.
+    The client's token is removed, unless an external service replaced it.
     """
     odd = request.odd_names
     if not any(each.edits.set or each.edits.remove for each in passes):
@@ -279,14 +280,14 @@ def _edits(passes: Sequence[Passed], request: Request, *, tokens: bool) -> Heade
     removed: set[str] = set()
     for each in passes:
         for name in each.edits.remove:
-            # Who comes later has seen what the others did.
+            # A later service has seen the edits of the earlier ones.
             wanted.pop(name.lower(), None)
             removed.add(name.lower())
         for name, value in each.edits.set:
             if _may_edit(name, value):
                 wanted[name.lower()] = value
             else:
-                # What cannot be sent replaces what the client sent, too: nobody confirmed the client's value.
+                # Remove the client's value as well: the service meant to replace it.
                 wanted.pop(name.lower(), None)
                 removed.add(name.lower())
     strip = _strip(odd, tokens=tokens).remove
@@ -297,12 +298,12 @@ def _edits(passes: Sequence[Passed], request: Request, *, tokens: bool) -> Heade
 
 
 def _may_edit(name: str, value: str) -> bool:
-    """Refuse what no answer may set: the frame of the message, what it was judged by, and what is no header."""
+    """Reject edits of message framing, of headers that policies read, and of invalid headers."""
     return may_send(name, value) and name.lower().replace("_", "-") not in _JUDGED
 
 
 def _strip(odd: tuple[str, ...], *, tokens: bool) -> HeaderEdits:
-    # Odd names come from clients, who could send ever new ones; most requests have none.
+    # Clients choose odd names, so they are not cached; most requests have none.
     return _stripping(odd, tokens=tokens) if odd else _USUAL[tokens]
 
 

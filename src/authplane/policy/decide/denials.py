@@ -31,15 +31,15 @@ from authplane.policy.verdicts.effects import Declined
 from authplane.policy.verdicts.verdict import NotPassed
 
 RESOURCE: Final = "authplane.resource"
-"""The key of a route's context that says under which path clients know the backend."""
+"""The key of a route's context with the path under which clients know the backend."""
 _TEXT: Final = ("content-type", "text/plain; charset=utf-8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcDenial(Deny):
-    """A denial that stands in the body: HTTP 200 with a JSON-RPC error, for clients that want it so.
+    """A denial inside the body: HTTP 200 with a JSON-RPC error, for `denialFormat: jsonrpc200`.
 
-    Only a body that is such an error may have this status: nobody can take it for an answer of the server.
+    Only a JSON-RPC error may have this status, so that no client takes it for an answer of the server.
     """
 
     def __post_init__(self) -> None:
@@ -48,11 +48,11 @@ class RpcDenial(Deny):
 
 
 def build_denial(result: NotPassed, case: Case, attachments: tuple[Attachment, ...]) -> Decision:
-    """Turn what a policy says into what the client gets.
+    """Build the answer to a request that a policy does not grant.
 
-    Nothing is known: 503, or 429 if the client has to slow down. Only scopes are missing: 403 that names them. Nobody
-    was recognised and a token could help: 401 with a challenge. The request has no single meaning: what the protocol
-    says of that. Else: 403.
+    Without a decision it is 503, or 429 if the client must slow down. If only scopes are missing, it is 403 with their
+    names. If no rule recognises the sender and a token could help, it is 401 with a challenge. An ambiguous message
+    gets the error that the protocol defines. Everything else is 403.
     """
     id_ = decision_id(case.request)
     if result.retry_after:
@@ -118,25 +118,25 @@ def _answer(result: NotPassed, case: Case, attachments: tuple[Attachment, ...], 
 def _id(call: McpCall | McpRefusal | None) -> RpcId | None:
     if call is None:
         return None
-    # Nobody knows which of its requests is meant, but the client waits for an answer to one.
+    # The id could not be read, and the client still waits for an answer.
     return call.id or "null" if isinstance(call, McpRefusal) else id_of(call)
 
 
 def _challenge(case: Case, attachments: tuple[Attachment, ...], scopes: tuple[str, ...]) -> Challenge:
     request = case.request
-    # Tokens of workloads are not to be had from an authorization server, so nothing is published about them.
+    # Clients do not get workload tokens from an OAuth authorization server, so no metadata is published.
     published = any(attachment.issuers for attachment in attachments)
     where = metadata_url(request.scheme, request.host, request.context.get(RESOURCE, request.path)) if published else ""
     return Challenge(realm=realm_of(attachments), resource_metadata=where or "", scopes=scopes)
 
 
 def realm_of(attachments: tuple[Attachment, ...]) -> str:
-    """Return what is protected, for those who are told that it is."""
+    """Return the realm of a challenge: the protected target."""
     return str(attachments[-1].aim.ref.object_name)[:LONGEST_REALM]
 
 
 def scopes_of(attachments: tuple[Attachment, ...]) -> tuple[str, ...]:
-    """Return the scopes that some rule asks for."""
+    """Return the scopes that some rule requires."""
     return tuple(dict.fromkeys(scope for attachment in attachments for scope in attachment.scopes))
 
 
@@ -152,7 +152,7 @@ def _text(message: str, decision: str) -> str:
 
 
 def _passed_on(declined: Declined, ours: McpAnswer) -> McpAnswer:
-    """Say what an external service says, where its status is a denial; a body of ours takes the place of none."""
+    """Pass on the answer of an external service if its status is a denial; an empty body is replaced by ours."""
     status = declined.http_status
     kept = tuple((name, value) for name, value in declined.headers if may_send(name, value))
     names = {name.lower() for name, _ in kept}
@@ -161,7 +161,7 @@ def _passed_on(declined: Declined, ours: McpAnswer) -> McpAnswer:
     bare = tuple((name, value) for name, value in kept if not name.lower().startswith("content-"))
     if ours.http_status == 200:
         if status == 403 and "www-authenticate" not in names:
-            # Clients that want denials in the body want this one there as well.
+            # denialFormat: jsonrpc200 applies to denials of external services too.
             return McpAnswer(http_status=200, headers=(*bare, *ours.headers), body=ours.body)
         return McpAnswer(http_status=status, headers=kept if declined.body else bare, body=declined.body)
     if declined.body:
@@ -170,7 +170,7 @@ def _passed_on(declined: Declined, ours: McpAnswer) -> McpAnswer:
 
 
 def _without_body(answer: McpAnswer) -> McpAnswer:
-    """Leave out what a gRPC server cannot send: its answer has no body, and a type of its own."""
+    """Remove what a gRPC server cannot send: its answer has no body and its own content type."""
     kept = tuple((name, value) for name, value in answer.headers if not name.lower().startswith("content-"))
     return McpAnswer(http_status=answer.http_status, headers=kept)
 

@@ -1,4 +1,4 @@
-"""What one policy says about a request."""
+"""Evaluates one policy for a request."""
 
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -16,6 +16,7 @@ from authplane.policy.decide.match_rules import (
     traced_obstacle,
 )
 from authplane.policy.decide.request_case import Case, Identity
+from authplane.policy.decide.source_hints import source_hint
 from authplane.policy.decide.token_faults import token_fault
 from authplane.policy.identity.tokens.token_outcome import Refused, Verified
 from authplane.policy.mcp.base_methods import BaseMode, is_base
@@ -42,7 +43,7 @@ class _Question(NamedTuple):
 
 
 class _Findings:
-    """What was found while a policy was asked, if none of it grants the request."""
+    """What evaluating a policy found, if nothing grants the request."""
 
     __slots__ = ("base", "declined", "entry", "identity", "message", "miss", "questions", "reason", "rule", "short_of",
                  "too_large", "unavailable", "weight")  # fmt: skip
@@ -79,7 +80,7 @@ class _Findings:
 
 
 def judge(policy: Policy, case: Case) -> Result | Generator[Effect, Outcome, Result]:
-    """Say what a policy says: at once, or in a flow if external services have to be asked."""
+    """Evaluate a policy: at once, or in a flow if external services must be called."""
     found = _Findings()
     for rule in _candidates(policy, case, found):
         identity = match_source(rule.source, case)
@@ -100,7 +101,7 @@ def judge(policy: Policy, case: Case) -> Result | Generator[Effect, Outcome, Res
 
 
 def _candidates(policy: Policy, case: Case, found: _Findings) -> Sequence[Rule]:
-    """Leave out the rules for other workloads: where there are many, to look at each would take the longest."""
+    """Skip the rules for other workloads: with many rules, trying each would take most of the time."""
     if case.tracer is not None or len(policy.rules) <= _FEW or not policy.by_id:
         return policy.rules
     ids = case.evidence.spiffe_ids()
@@ -111,7 +112,7 @@ def _candidates(policy: Policy, case: Case, found: _Findings) -> Sequence[Rule]:
 
 
 def _try_rule(policy: Policy, rule: Rule, identity: Identity, case: Case, found: _Findings) -> Passed | None:
-    """Try what needs nobody else; note the rest."""
+    """Try the entries that need no external service; note the others."""
     if not isinstance(rule.source, AnySource):
         found.identity = identity
     if rule.base and found.base is None:
@@ -137,12 +138,12 @@ def _try_rule(policy: Policy, rule: Rule, identity: Identity, case: Case, found:
 
 
 def _base(policy: Policy, case: Case, found: _Findings) -> Passed | None:
-    """Return what the base protocol is granted by, if the request is of it and that is granted."""
+    """Return the grant of the base protocol, if the request belongs to it and it is granted."""
     match policy.base:
         case BaseMode.EXPLICIT:
             return None
         case BaseMode.ANY_SOURCE:
-            # An external service that is asked about everybody is asked about everything.
+            # An external service for all senders decides about the base protocol too.
             asked = any(isinstance(rule.source, AnySource) and rule.asked for rule in policy.rules)
             granted = None if asked else Passed(str(policy.ref), "", BASE, reason=BASE)
         case BaseMode.MATCHED_SOURCE:
@@ -156,7 +157,7 @@ def _is_base(case: Case) -> bool:
 
 
 def _may_ask(case: Case, found: _Findings) -> bool:
-    """Tell whether it is worth asking anybody: a request without a single meaning is denied in the end."""
+    """Tell whether external services are called: an ambiguous message is denied anyway."""
     call = case.call() if case.strict else None
     if isinstance(call, McpRefusal):
         found.refused("", "", f"{MCP}{call.fault}")
@@ -164,7 +165,7 @@ def _may_ask(case: Case, found: _Findings) -> bool:
 
 
 def _ask(policy: Policy, case: Case, found: _Findings) -> Generator[Effect, Outcome, Result]:
-    """Ask the external services one after the other until one of them grants."""
+    """Call the external services one after the other until one of them grants."""
     for rule, identity, entry, asked in found.questions:
         outcome = yield from _outcome(asked, identity, case, found)
         if isinstance(outcome, Granted):
@@ -181,7 +182,7 @@ def _ask(policy: Policy, case: Case, found: _Findings) -> Generator[Effect, Outc
 def _outcome(
     asked: Asked, identity: Identity, case: Case, found: _Findings
 ) -> Generator[Effect, Outcome, Granted | str]:
-    """Ask one service; a text says why it does not grant."""
+    """Call one service; a text says why it does not grant."""
     service = asked.destination
     if isinstance(service, Missing):
         found.unavailable = f"external:{service.reason}"
@@ -199,13 +200,13 @@ def _outcome(
             found.declined = outcome
             return "external:denied"
         case _:
-            # Nothing else that comes back is a word of the service, a truth value least of all.
+            # Any other outcome, such as a truth value, is not an answer of the service.
             found.unavailable = "external:no_answer"
             return found.unavailable
 
 
 def _metadata(identity: Identity, case: Case) -> Mapping[str, Mapping[str, Any]]:
-    """Return what filters of Envoy would tell the service: the claims, and what is called."""
+    """Return the metadata that Envoy's filters would send to the service: the claims, and what is called."""
     found: dict[str, Mapping[str, Any]] = {}
     if isinstance(identity.members, Verified):
         found[JWT_METADATA] = {identity.members.issuer: identity.members.plain_claims()}
@@ -223,7 +224,7 @@ def _called(call: McpCall) -> Mapping[str, Any]:
 
 
 def screen(policy: Screen, case: Case) -> Result | Generator[Effect, Outcome, Result]:
-    """Say what a policy says that asks an external service about those whom its rules select."""
+    """Evaluate a policy that calls an external service for the requests that its rules select."""
     if policy.rules and not any(_selects(policy, rule, case) for rule in policy.rules):
         return Passed(str(policy.ref), reason="not_selected")
     found = _Findings()
@@ -233,7 +234,7 @@ def screen(policy: Screen, case: Case) -> Result | Generator[Effect, Outcome, Re
 
 
 def _selects(policy: Screen, rule: Rule, case: Case) -> bool:
-    """Tell whether a rule selects a request; who cannot be told apart is selected, since nobody gains by that."""
+    """Tell whether a rule selects a request; an unclear one is selected, since that only adds a check."""
     identity = match_source(rule.source, case)
     if case.tracer is not None:
         _trace_source(rule, identity, case)
@@ -301,7 +302,7 @@ def _explained(found: _Findings, case: Case, *, wants_token: bool, scopes: tuple
 
 
 def _retry_after(case: Case, found: _Findings) -> int:
-    """Return in how many seconds the token may be verified, if that alone is why nothing is known."""
+    """Return in how many seconds the token may be verified, if that alone prevents a decision."""
     token = case.evidence.token() if found.unavailable == Miss.NOT_VERIFIED else None
     return token.retry_after if isinstance(token, Refused) else 0
 
@@ -314,7 +315,7 @@ def _name(found: _Findings, case: Case) -> str:
 
 
 def _missing_scopes(case: Case, found: _Findings) -> tuple[str, ...]:
-    """Return the scopes with which the request would be granted, as far as that can be told without asking anybody."""
+    """Return the scopes with which the request would be granted, as far as known without external services."""
     token = case.evidence.token() if found.short_of else None
     if not isinstance(token, Verified):
         return ()
@@ -350,24 +351,11 @@ def _trace_source(rule: Rule, identity: Identity | Miss, case: Case) -> None:
         return
     if isinstance(identity, Miss):
         case.tracer.rule(
-            rule.name, rule.source, identity=None, reason=_missed(identity, case), hint=_hint(rule, identity)
+            rule.name,
+            rule.source,
+            identity=None,
+            reason=_missed(identity, case),
+            hint=source_hint(rule.source, identity, case.evidence),
         )
     else:
         case.tracer.rule(rule.name, rule.source, identity=identity.name)
-
-
-def _hint(rule: Rule, miss: Miss) -> str:
-    match miss:
-        case Miss.NO_PEER | Miss.OTHER_PEER | Miss.BAD_WORKLOAD:
-            token = " or with its token for this server" if issuers_of(rule.source) else ""
-            return f"come with the certificate of a workload that the rule names{token}"
-        case Miss.SCOPE if isinstance(rule.source, Oidc):
-            return f"come with a token that has one of the scopes {' '.join(rule.source.scopes)}"
-        case Miss.AUDIENCE if isinstance(rule.source, Oidc):
-            return f"come with a token for {' or '.join(sorted(rule.source.audiences))}"
-        case Miss.NOT_READY | Miss.NOT_REVIEWED:
-            return f"the {'issuer' if miss is Miss.NOT_READY else 'cluster'} has to be reached first"
-        case Miss.NOT_VERIFIED:
-            return "send the request again later"
-        case _:
-            return "come with a valid token of the issuer"

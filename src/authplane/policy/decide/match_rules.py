@@ -1,4 +1,4 @@
-"""Whether a request is what a rule speaks of: its source, and what is granted."""
+"""Matches a request with a rule: its source, and what the rule grants."""
 
 import re
 from enum import StrEnum
@@ -40,38 +40,38 @@ from authplane.policy.rules.rule_model import (
 
 
 class Miss(StrEnum):
-    """Why a source does not match; the later ones say more about who asks."""
+    """Why a source does not match; the later ones say more about the sender."""
 
     NO_PEER = "no_peer_identity"
     NO_TOKEN = "no_token"  # noqa: S105 (a reason, no password)
     OTHER_PEER = "peer_not_listed"
     BAD_TOKEN = "bad_token"  # noqa: S105 (as above)
     BAD_WORKLOAD = "bad_workload_token"
-    """A token that is good, or a certificate with it, but does not prove the workload that it should."""
+    """A valid token, or a certificate with it, that does not prove the workload that it should."""
     OTHER_ISSUER = "other_issuer"
     AUDIENCE = "other_audience"
     SCOPE = "scope_missing"
     NOT_READY = "issuer_not_ready"
-    """Nothing is known: the issuer's keys are not there."""
+    """No decision: the keys of the issuer are not loaded."""
     NOT_REVIEWED = "token_not_reviewed"
-    """Nothing is known: the cluster could not be asked."""
+    """No decision: the cluster did not review the token."""
     NOT_VERIFIED = "too_many_failures"
-    """Nothing is known: bad tokens took so much work that this one was not verified."""
+    """No decision: invalid tokens used up the budget, so this one was not verified."""
 
 
 RANKS: Final = {miss: rank for rank, miss in enumerate(Miss)}
 UNKNOWN: Final = frozenset({Miss.NOT_READY, Miss.NOT_REVIEWED, Miss.NOT_VERIFIED})
-"""Where nobody can tell whether the source matches."""
+"""There is no decision whether the source matches."""
 
 TOOL_NOT_LISTED: Final = "tool_not_listed"
 AMBIGUOUS: Final = "ambiguous:"
-"""What nobody can tell of a request: it does not satisfy a rule that grants, and does not escape one that selects."""
+"""The request can be read in two ways: it does not satisfy a rule that grants, and a rule that selects selects it."""
 
 _PLAIN_HOST: Final = re.compile(r"(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\])(?::[0-9]+)?")
 
 
 def match_source(source: Source, case: Case) -> Identity | Miss:
-    """Return who the sender is to a rule with this source, or why it is not for that sender."""
+    """Return the identity of the sender for a rule with this source, or why the source does not match."""
     match source:
         case AnySource():
             return NOBODY
@@ -95,7 +95,7 @@ def _match_account(source: Account, case: Case) -> Identity | Miss:
 
 
 def missed_workload(issuers: frozenset[str], case: Case) -> Miss:
-    """Say why the sender is not a workload that a certificate, or a token of these issuers, could prove."""
+    """Say why neither a certificate nor a token of these issuers proves a workload that the rule names."""
     evidence = case.evidence
     if evidence.spiffe_ids() or evidence.account() is not None:
         return Miss.OTHER_PEER
@@ -147,12 +147,12 @@ def _match_claims(source: Oidc, token: Verified) -> Identity | Miss:
 
 
 def token_identity(token: Verified) -> Identity:
-    """Return who has a token, for expressions and for the log."""
+    """Return the identity that a token proves, for expressions and for the log."""
     return Identity(f"{token.issuer}#{token.subject}", token)
 
 
 def obstacle(entry: Entry, case: Case, identity: Identity) -> str:
-    """Say why an entry does not grant the request; empty means that it does. External services are not asked here."""
+    """Say why an entry does not grant the request; empty means that it does. No external service is called here."""
     match entry:
         case Tools() | AllTools():
             call = case.call()
@@ -170,13 +170,13 @@ def obstacle(entry: Entry, case: Case, identity: Identity) -> str:
 
 
 def traced_obstacle(rule: str, words: str, entry: Entry, case: Case, identity: Identity) -> str:
-    """Say the same, and write it down if somebody wants to know."""
+    """Return the same as `obstacle`, and add it to the trace."""
     why = obstacle(entry, case, identity)
     if case.tracer is not None:
         call = case.seen_call()
         refused = call if isinstance(call, McpRefusal) and why == _no_call(call) else None
         explanation = None
-        # What an expression makes of a message that has no single meaning would lead nowhere.
+        # The value of an expression for an ambiguous message would mislead.
         if isinstance(entry, Expression) and refused is None:
             explanation = explain(entry.program, case.lookup(identity), secret=is_secret)
         hint = "" if not why else _hint(entry, refused)
@@ -201,7 +201,7 @@ def _cel_obstacle(entry: Expression, case: Case, identity: Identity) -> str:
     if isinstance(outcome, Holds):
         return ""
     if reads_mcp(entry) and isinstance(case.call(), McpRefusal):
-        # What the expression says of a message that has no single meaning is not why.
+        # The message is ambiguous; the expression is not the reason.
         return _no_call(case.call())
     return CEL_FALSE if isinstance(outcome, HoldsNot) else f"{CEL_ERROR}{outcome.code}"
 
@@ -247,7 +247,7 @@ def _header_obstacle(request: Request, name: str, value: str) -> str:
     odd = any(each.replace("_", "-") == name for each in request.odd_names)
     if found and not odd and all(each == value for each in found):
         return ""
-    # Whoever reads one of several values, or takes an underscore for a hyphen, may read another one than we do.
+    # A server that reads one of several values, or reads an underscore as a hyphen, may read another value.
     parts = {part.strip() for each in found for part in each.split(",")}
     return f"{AMBIGUOUS}header" if odd or value in parts else "header_differs"
 

@@ -1,4 +1,4 @@
-"""One request under judgement: whatever rules ask about it is found out when the first of them asks, and once."""
+"""One request that is being decided: each fact about it is computed once, when the first rule needs it."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -24,14 +24,14 @@ from authplane.policy.mcp.read_request import read_mcp
 from authplane.policy.rules.access_settings import Settings
 
 Evaluate: TypeAlias = Callable[[Program, Lookup], CelOutcome]
-"""Evaluates an expression; whoever runs us may count, time and stop what is slow."""
+"""Evaluates an expression; the caller may count, time and stop slow ones."""
 
 
 class Identity(NamedTuple):
-    """Who a rule takes the sender for; another rule may take the same sender for somebody else."""
+    """The identity of the sender for one rule; another rule may see another identity."""
 
     name: str
-    """For logs; empty for everybody."""
+    """For logs; empty for a rule without a source."""
     members: Mapping[str, str] | Verified
     """What expressions see: a token's claims, or these members."""
 
@@ -43,14 +43,14 @@ _UNFIT: Final = {Unfit.NUL: Failed(Code.NUL_IN_INPUT), Unfit.INTEGER: Failed(Cod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What judging takes besides the policies."""
+    """What a decision needs besides the policies."""
 
     evaluate: Evaluate
     explain: bool = False
 
 
 class Case:
-    """A request, where it goes, and what is known of it by now."""
+    """A request, its target, and what is known about it so far."""
 
     __slots__ = (
         "_call",
@@ -78,17 +78,17 @@ class Case:
         self.now = now
         self.deadline = 0.0
         self.strict = chain.reads_mcp
-        """Some rule depends on what an MCP request says: then it must have a single meaning, whoever sends it."""
+        """Some rule reads MCP messages: then an ambiguous message is denied, for every sender."""
         self.evaluate = means.evaluate
         self.tracer = Tracer() if means.explain else None
         self.failures: list[str] = []
-        """Expressions that failed, and how."""
+        """Expressions that failed, with the error code."""
         self._call: McpCall | McpRefusal | None = None
         self._read = False
         self._facts: dict[str, Fact] = {}
 
     def turn_to(self, chain: PolicyChain, evidence: Evidence) -> None:
-        """Put the same request under judgement by other policies; what was read of it need not be read again."""
+        """Decide the same request by other policies; what was read of it is kept."""
         self.chain = chain
         self.strict = chain.reads_mcp
         self.evidence = evidence
@@ -97,7 +97,7 @@ class Case:
         self.tracer = None if self.tracer is None else Tracer()
 
     def call(self) -> McpCall | McpRefusal | None:
-        """Return what the request asks an MCP server for; None if it does not go to one."""
+        """Return the MCP call in the request; None if the target is not an MCP server."""
         if not self._read:
             self._read = True
             if self.chain.is_mcp:
@@ -114,11 +114,11 @@ class Case:
         return self._call
 
     def seen_call(self) -> McpCall | McpRefusal | None:
-        """Return what the request asks for if that was found out already."""
+        """Return the MCP call if it was read already."""
         return self._call
 
     def complete(self) -> bool:
-        """Tell whether all of the body is here: a proxy may send a part of it, whatever it was told."""
+        """Tell whether the whole body is here: a proxy may send a part of it, whatever its configuration."""
         request = self.request
         if any(value.lower() != "false" for value in request.values("x-envoy-auth-partial-body")):
             return False
@@ -126,15 +126,15 @@ class Case:
         return all(value == length for value in request.values("content-length"))
 
     def ask_until(self) -> float:
-        """Return until when external services may answer, all of them together."""
+        """Return the deadline for all external services together."""
         if not self.deadline:
             self.deadline = self.now.timestamp() + self.settings.ask_seconds
         return self.deadline
 
     def lookup(self, identity: Identity) -> Lookup:
-        """Return what an expression of a rule sees."""
+        """Return the variables that an expression of a rule sees."""
         own = _admitted(identity)
-        # Not kept: together with the case it would be a circle, which only the garbage collector takes apart.
+        # Not kept: with the case it would be a reference cycle, which only the garbage collector frees.
         return lambda name: own if name == "identity" else self._fact(name)
 
     def _fact(self, name: str) -> Fact:
@@ -150,7 +150,7 @@ class Case:
             case "request.method":
                 return request.method
             case "request.path" | "request.url_path":
-                # One that servers read in different ways is none that an expression could judge.
+                # Servers read a path that is not canonical in different ways, so no expression may read it.
                 return request.path if canonical_path(request.path) else ABSENT
             case "request.query" | "request.host":
                 return request.query if name == "request.query" else request.host

@@ -19,11 +19,11 @@ from authplane.policy.rules.rule_model import Oidc, Policy
 from authplane.policy.verdicts.verdict import NotPassed, Passed
 
 _Needed: TypeAlias = tuple[str, ...] | None
-"""The scopes that a policy asks for; None if no scope helps."""
+"""The scopes that a policy requires; None if no scope helps."""
 
 
 def with_all_scopes(result: NotPassed, case: Case) -> NotPassed:
-    """Return a denial for want of scopes with those of all policies; with none if another policy denies anyway."""
+    """Return a denial for missing scopes with those of all policies; with none if another policy denies anyway."""
     found: list[str] = []
     with _unnoted(case):
         for attachment in case.chain.attachments:
@@ -50,13 +50,13 @@ def _of_policy(policy: Policy, case: Case) -> _Needed:
         case NotPassed(scopes=scopes, unavailable=unavailable):
             return scopes if scopes or unavailable else None
         case _:
-            # Only an external service can tell.
+            # Only an external service knows.
             result.close()
             return ()
 
 
 def _held(policy: Policy, rule: str, case: Case) -> tuple[str, ...]:
-    """Return the scopes of a token that a rule asks for."""
+    """Return the scopes of a token that a rule requires."""
     token = case.evidence.token()
     if not isinstance(token, Verified):
         return ()
@@ -67,7 +67,7 @@ def _held(policy: Policy, rule: str, case: Case) -> tuple[str, ...]:
 
 @contextmanager
 def _unnoted(case: Case) -> Iterator[None]:
-    """Try policies again without a word of it in traces and counts."""
+    """Evaluate policies again without adding to traces and counts."""
     tracer, failures = case.tracer, list(case.failures)
     case.tracer = None
     try:

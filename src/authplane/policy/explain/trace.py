@@ -1,4 +1,4 @@
-"""What was tried on the way to a decision, for people."""
+"""The trace of a decision, for people."""
 
 from authplane.cel.explain.explain_expression import Explanation
 from authplane.core.values import dataclass
@@ -6,20 +6,20 @@ from authplane.core.values import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryTrace:
-    """One thing that a rule could have granted."""
+    """One entry of a rule."""
 
     entry: str
     granted: bool
     reason: str = ""
     hint: str = ""
-    """What would have to change."""
+    """What to change so that it grants."""
     explanation: Explanation | None = None
-    """Of an expression: the value of every part of it."""
+    """The value of every part of an expression."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleTrace:
-    """One rule: whether its source matches, and what it was asked for."""
+    """One rule: whether its source matches, and its entries."""
 
     rule: str
     source: str
@@ -32,7 +32,7 @@ class RuleTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTrace:
-    """One policy, and what it says."""
+    """One policy, and whether it grants the request."""
 
     policy: str
     target: str
@@ -43,6 +43,6 @@ class PolicyTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Every policy that was asked, in order; those after one that denies were not."""
+    """The evaluated policies, in order; policies after one that denies are not evaluated."""
 
     policies: tuple[PolicyTrace, ...] = ()

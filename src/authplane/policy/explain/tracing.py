@@ -1,4 +1,4 @@
-"""Writes down what is tried, while it is tried."""
+"""Collects the trace of a decision while it is made."""
 
 from dataclasses import replace
 from typing import Final
@@ -18,7 +18,7 @@ class Tracer:
         self._rules: list[RuleTrace] = []
 
     def rule(self, name: str, source: Source, *, identity: str | None, reason: str = "", hint: str = "") -> None:
-        """Note whether the source of a rule matches; ``identity`` is None if it does not."""
+        """Add whether the source of a rule matches; ``identity`` is None if it does not."""
         matched = identity is not None
         self._rules.append(
             RuleTrace(
@@ -34,7 +34,7 @@ class Tracer:
     def entry(
         self, rule: str, entry: str, *, reason: str = "", hint: str = "", explanation: Explanation | None = None
     ) -> None:
-        """Note what came of an entry of a rule that was noted; without a reason it grants."""
+        """Add the outcome of an entry of a rule that was added; without a reason it grants."""
         made = EntryTrace(entry=entry, granted=not reason, reason=reason, hint=hint, explanation=explanation)
         for index in reversed(range(len(self._rules))):
             if self._rules[index].rule == rule:
@@ -42,13 +42,13 @@ class Tracer:
                 return
 
     def policy(self, policy: str, target: str, *, passed: bool, reason: str) -> None:
-        """Note what a policy says, with the rules noted since the last one."""
+        """Add the outcome of a policy, with the rules added since the last one."""
         rules = tuple(self._rules)
         self._rules.clear()
         self._policies.append(PolicyTrace(policy=policy, target=target, passed=passed, reason=reason, rules=rules))
 
     def trace(self) -> Trace:
-        """Return what was noted."""
+        """Return the trace."""
         return Trace(policies=tuple(self._policies))
 
 
@@ -68,6 +68,6 @@ def source_words(source: Source) -> str:
 
 
 def is_secret(path: str) -> bool:
-    """Tell whether a value must not be shown in an explanation, by where it stands."""
+    """Tell by its path whether a value must not be shown in an explanation."""
     lowered = path.lower()
     return any(word in lowered for word in _SECRET)

@@ -1,7 +1,7 @@
-"""Remembers what was allowed: the same workload, or the same token, calls the same tools again and again.
+"""Remembers grants: the same workload, or the same token, calls the same tools again and again.
 
-Only where an allowance depends on nothing but who asks and which tool or method is called. Who asks is proved anew each
-time; and what is remembered belongs to one generation of the policies, and ends with it.
+Only where a grant depends on nothing but the sender and the tool or method. The sender's identity is verified each
+time. The memory belongs to one generation of the policies, and ends with it.
 """
 
 from collections.abc import Iterable
@@ -26,12 +26,12 @@ from authplane.policy.rules.rule_model import (
 from authplane.policy.verdicts.verdict import Verdict
 
 _MOST: Final = 1024
-"""Clients choose the names of tools, so there can be many."""
+"""Clients choose the names of tools, so there can be many different ones."""
 _READS: Final = frozenset({"identity", "request.mcp.method", "request.mcp.tool_name"})
 
 
 class Proof(Enum):
-    """What of its sender a request is judged by."""
+    """What proves the sender's identity."""
 
     NOTHING = auto()
     CERTIFICATE = auto()
@@ -39,18 +39,18 @@ class Proof(Enum):
 
 
 class Question(NamedTuple):
-    """Who asks for what, as far as a decision depends on it."""
+    """Sender and call, as far as a decision depends on them."""
 
     key: tuple[tuple[str, ...], int, str, str]
-    """The ids that were proved; the number of the object that says what the token proves; the protocol's version if a
-    method is named, and nothing if it is a tool; the name of either."""
+    """The proved SPIFFE ids; the identity of the `Verified` object; the protocol version for a method, empty for a
+    tool; the name of the method or tool."""
     verified: Verified | None
 
 
 def proof_of(policies: Iterable[AnyPolicy]) -> Proof | None:
-    """Return what alone of the sender decides; None if there is more to it, or if more than the tool or method counts.
+    """Return the only proof that decides; None if there are several, or if more than the tool or method matters.
 
-    A rule for workloads may come before one for tokens, which then nobody looks at: so both together are more to it.
+    With rules for workloads and rules for tokens, the first that grants decides which proof matters: that is several.
     """
     found: set[Proof] = set()
     for policy in policies:
@@ -88,7 +88,7 @@ def _is_narrow(entry: Entry) -> bool:
 
 
 class Memory:
-    """What was allowed on one way."""
+    """The grants before one target."""
 
     __slots__ = ("_allowed",)
 
@@ -96,13 +96,13 @@ class Memory:
         self._allowed: dict[tuple[tuple[str, ...], int, str, str], tuple[Verified | None, Verdict]] = {}
 
     def recall(self, question: Question) -> Verdict | None:
-        """Return the allowance of the same question; None if it was never asked, or not allowed."""
+        """Return the grant for the same key; None if there is none."""
         known = self._allowed.get(question.key)
-        # Another object may have got the number of one that is gone; but those that are kept here are not gone.
+        # Python may reuse the id of an object that was freed; the objects in here are alive.
         return known[1] if known is not None and known[0] is question.verified else None
 
     def keep(self, question: Question, verdict: Verdict) -> None:
-        """Remember an allowance; denials say something to each client, and are not kept."""
+        """Remember a grant. Denials are not kept: each has a message for its client."""
         if isinstance(verdict.decision, Allow):
             if len(self._allowed) >= _MOST:
                 self._allowed.clear()

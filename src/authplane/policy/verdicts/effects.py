@@ -1,7 +1,7 @@
-"""How a decision asks for what it cannot do by itself.
+"""Effects: what a decision needs from the outside, such as an answer of an external service.
 
-A backend that needs something on the way decides in a generator: it yields an effect, is sent the outcome, and returns
-the decision. One that needs nothing just returns the decision.
+A backend that needs I/O decides in a generator: it yields an effect, receives the outcome, and returns the decision.
+A backend that needs none returns the decision.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -16,39 +16,39 @@ from authplane.policy.check.request import Request
 from authplane.policy.identity.workload_identity.reviewing import ReviewOutcome, ReviewToken
 
 if TYPE_CHECKING:
-    # Only named here: it brings all that reads certificates, and most servers ask nobody.
+    # Only for type checking: it imports the code for certificates, and most servers call no external service.
     from authplane.policy.rules.external_service import ExternalService
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Effect: a pure computation that takes so long that it must not hold up other checks."""
+    """Effect: a pure computation that takes so long that it must not delay other checks."""
 
     run: Callable[[], bool]
     key: bytes = b""
-    """Names the outcome, which may be kept by it for those who come after everybody has left; empty if it may not."""
+    """The key under which the outcome may be kept for later checks; empty if it must not be kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Effect: an external service is asked whether a request may go on."""
+    """Effect: call an external service, which grants or denies a request."""
 
     service: "ExternalService"
     request: Request
     deadline: float
-    """In seconds since 1970; shared by all that is asked about one request."""
+    """In seconds since 1970; shared by all calls for one request."""
     metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
-    """What is known of the request, by the names of the filters that would say so."""
+    """Metadata of the request, by the names of the Envoy filters that would set it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Outcome: there was no room for the work, so nothing is known."""
+    """Outcome: there was no capacity for the work, so there is no decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """Outcome: the service lets the request go on, with these edits."""
+    """Outcome: the service grants the request, with these edits."""
 
     edits: HeaderEdits = NO_EDITS
     response_headers: tuple[tuple[str, str], ...] = ()
@@ -57,17 +57,17 @@ class Granted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declined:
-    """Outcome: the service does not let the request go on."""
+    """Outcome: the service denies the request."""
 
     http_status: int = 403
     headers: tuple[tuple[str, str], ...] = ()
-    """For the client; a name may stand there twice."""
+    """For the client; a name may be repeated."""
     body: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Outcome: the service did not say anything that can be understood, or not in time."""
+    """Outcome: the service did not answer in time, or its answer is not valid."""
 
     why: str
 

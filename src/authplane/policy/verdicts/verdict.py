@@ -1,4 +1,4 @@
-"""What a decision rests on."""
+"""Verdicts: decisions with their grounds."""
 
 from collections.abc import Generator
 from enum import StrEnum
@@ -10,18 +10,18 @@ from authplane.policy.check.decision import Decision
 from authplane.policy.verdicts.effects import Declined, Effect, Outcome
 
 if TYPE_CHECKING:
-    # Only named here: it brings CEL, and every authorization service knows verdicts.
+    # Only for type checking: it imports CEL, and every authorization service imports verdicts.
     from authplane.policy.explain.trace import RuleTrace, Trace
 
 
 class Grounds(NamedTuple):
-    """What the decision log says of a decision besides the request. No token is in it.
+    """What the decision log says about a decision besides the request. It contains no token.
 
-    A tuple and no dataclass: every check makes one, and this is made faster.
+    A tuple and not a dataclass: every check makes one, and a tuple is faster.
     """
 
     policy: str = ""
-    """The policy that denied; or of those that granted the last, which is the backend's if it has any."""
+    """The policy that denied; or the last one that granted, which is the backend's if it has any."""
     rule: str = ""
     entry: str = ""
     identity: str = ""
@@ -29,20 +29,20 @@ class Grounds(NamedTuple):
     tool: str = ""
     reason: str = ""
     failures: tuple[str, ...] = ()
-    """Expressions that failed on the way, as ``policy rule entry code``; they are counted."""
+    """Expressions that failed, as ``policy rule entry code``; metrics count them."""
 
 
 class Would(StrEnum):
-    """What a policy in shadow would do if it stood alone before its target, and were enforced."""
+    """What a policy in shadow mode would do if it were enforced alone."""
 
     ALLOW = "allow"
     DENY = "deny"
     UNKNOWN = "unknown"
-    """Somebody else would have to be asked, or has not answered yet; nobody is asked for a shadow."""
+    """A service would have to be called, or has not answered yet; shadow mode calls no service."""
 
 
 class Shadowed(NamedTuple):
-    """What a policy in shadow says of a request. Nothing of it reaches the client, or the server behind."""
+    """What a policy in shadow mode would do. Neither the client nor the origin learns of it."""
 
     policy: str
     target: str
@@ -52,24 +52,24 @@ class Shadowed(NamedTuple):
     identity: str = ""
     reason: str = ""
     rules: "tuple[RuleTrace, ...]" = ()
-    """What was tried, if somebody wants to know."""
+    """The rules that were evaluated, if a trace was requested."""
 
 
 class Verdict(NamedTuple):
-    """A decision and what it rests on."""
+    """A decision and its grounds."""
 
     decision: Decision
     grounds: Grounds
     trace: "Trace | None" = None
     shadows: tuple[Shadowed, ...] = ()
-    """What policies in shadow say, by target and age."""
+    """What policies in shadow mode would do, by target and age."""
 
 
 VerdictFlow: TypeAlias = Generator[Effect, Outcome, Verdict]
 
 
 class Passed(NamedTuple):
-    """A policy lets the request go on."""
+    """A policy grants the request."""
 
     policy: str = ""
     rule: str = ""
@@ -83,31 +83,31 @@ class Passed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotPassed:
-    """A policy does not let the request go on, with all that an answer to the client may need."""
+    """A policy denies the request, or cannot decide it, with everything that an answer to the client may need."""
 
     policy: str
     rule: str = ""
     entry: str = ""
     identity: str = ""
-    """Who was recognised; empty if no rule is for the sender."""
+    """The sender's identity; empty if no rule recognises the sender."""
     reason: str
     unavailable: str = ""
-    """Why it is not known whether the request would be granted; empty if it is known."""
+    """Why there is no decision; empty if there is one."""
     retry_after: int = 0
-    """In how many seconds it may be known, if the client has to slow down."""
+    """In how many seconds the client may retry, if it must slow down."""
     wants_token: bool = False
-    """A token of some issuer could help, and there is none that any rule is for."""
+    """A token could help, and the request has none that a rule accepts."""
     bad_token: bool = False
     token_fault: str = ""
     """What the client hears about the token that no rule accepts."""
     scopes: tuple[str, ...] = ()
-    """The scopes that alone are missing."""
+    """The missing scopes, if nothing else is missing."""
     message: str = ""
-    """What the policy's author has to say."""
+    """The message of the policy's author."""
     declined: Declined | None = None
-    """The answer of the external service that did not let it go on."""
+    """The answer of the external service that denied the request."""
     too_large: bool = False
-    """The body is larger than what an external service may be sent."""
+    """The body is larger than the external service accepts."""
 
 
 Result: TypeAlias = Passed | NotPassed
