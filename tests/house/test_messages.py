@@ -16,7 +16,7 @@ from tests.house.messages import PASSED_ON, UNKNOWN, Message, found_messages
 
 SOURCE: Final = Path(__file__).parents[2] / "src" / "authplane"
 
-NOT_YET: Final = ("policy/decide/",)
+NOT_YET: Final[tuple[str, ...]] = ()
 """Folders whose texts are not yet written by these rules. This list only shrinks."""
 
 NO_PROBLEMS: Final = {
@@ -121,6 +121,7 @@ PASSES_ON: Final[dict[str, str]] = {
 """``file:function`` whose message ends with a part that the walker cannot resolve: why it has a remedy all the same."""
 
 NO_REMEDY: Final[dict[str, str]] = {
+    "Access denied. No policy protects": "the client cannot add a policy; status, validate and lint tell the operator",
     "does not answer as Envoy's admin interface does": "a part of a sentence of `authplane decisions`, which has one",
     "does not answer with metrics": "likewise",
     "Channel is closed.": "the words of grpcio",
