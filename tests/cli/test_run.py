@@ -114,7 +114,7 @@ async def test_it_serves_tells_what_happens_follows_edits_and_stops_at_once(run:
         await within(5, follows())
         await run.says(f"now serves     https://localhost:{run.https}/open  default/echo:80, authorization disabled")
         await run.says(f"stopped        https://localhost:{run.https}/public")
-        waits = "switches authorization off for a route; takes effect when the file has been unchanged for 0.5 s"
+        waits = "disables authorization for a route; takes effect when the file has been unchanged for 0.5 s"
         assert run.first(waits) < run.first("reloaded")
         assert any(line.text.endswith("routes changed: https/localhost, ingress_http") for line in run.lines)
         path.write_text("kind: [", encoding="utf-8")

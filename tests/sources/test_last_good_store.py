@@ -338,5 +338,5 @@ def test_where_nothing_can_be_written_there_is_still_a_name_to_complain_of(monke
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setattr("tempfile._candidate_tempdir_list", list)
     assert default_state_dir() == Path("/var/lib/authplane")
-    with pytest.raises(NotLiveError, match="set XDG_RUNTIME_DIR"):
+    with pytest.raises(NotLiveError, match="Set XDG_RUNTIME_DIR"):
         xds_address()

@@ -97,7 +97,7 @@ CASES = {
     # Policies
     "a new policy": Case("", policy(rule()), QUIET),
     "a new policy where one is enough": Case(
-        "", policy(rule()), "is new, and one policy is enough to grant", ANY
+        "", policy(rule()), "is new and may grant more requests", ANY
     ),
     "a policy goes": Case(policy(rule()), "", "is removed"),
     "a target goes": Case(policy(rule(), targets="mine other"), policy(rule()), "loses a target"),
@@ -132,10 +132,10 @@ CASES = {
     "a rule comes": Case(policy(rule()), policy(f"{rule()}, {rule(SPIFFE)}"), "has a rule that is new or wider"),
     "all rules go": Case(policy(rule()), policy(""), QUIET),
     "all rules of an XAccessPolicy go": Case(
-        policy(rule(), kind="action: Allow, "), policy("", kind="action: Allow, "), "loses all rules"
+        policy(rule(), kind="action: Allow, "), policy("", kind="action: Allow, "), "has no rules any more"
     ),
     "the name of a rule": Case(policy(rule(name="a")), policy(rule(name="b")), QUIET),
-    "enforced no more": Case(policy(rule()), policy(rule(), mode="Shadow"), "is enforced no more"),
+    "enforced no more": Case(policy(rule()), policy(rule(), mode="Shadow"), "is no longer enforced"),
     "enforced now": Case(policy(rule(), mode="Shadow"), policy(rule()), QUIET),
     "an annotation": Case(
         policy(rule()), policy(rule(), more=", annotations: {a: b}"), "changes its labels or annotations"
@@ -145,10 +145,10 @@ CASES = {
     "a Backend goes": Case(BACKEND, "", "is removed"),
     "a Backend moves": Case(BACKEND, BACKEND.replace("port: 80", "port: 81"), QUIET),
     "a Backend gets an annotation": Case(
-        BACKEND, BACKEND.replace("{name: x}", "{name: x, annotations: {a: b}}"), "changes more than where it is"
+        BACKEND, BACKEND.replace("{name: x}", "{name: x, annotations: {a: b}}"), "changes more than its address"
     ),
     "client certificates go": Case(
-        GRPC + ", clientCaProvider: b}}}", GRPC + "}}}", "changes more than where it is"
+        GRPC + ", clientCaProvider: b}}}", GRPC + "}}}", "changes more than its address"
     ),
     "a new Gateway": Case("", GATEWAY, QUIET),
     "a Gateway changes": Case(GATEWAY, GATEWAY.replace("80", "81"), "changes"),
@@ -163,7 +163,7 @@ CASES = {
     "an HTTPRoute comes to another listener": Case(
         ROUTE + "spec: {parentRefs: [{name: g, sectionName: a}]}",
         ROUTE + "spec: {parentRefs: [{name: g, sectionName: b}]}",
-        "leaves a Gateway, or comes to another",
+        "changes its Gateways",
     ),
     # HTTPProxies
     "a new HTTPProxy": Case("", proxy(route("/", OFF)), QUIET, EXEMPTS),
@@ -210,7 +210,7 @@ CASES = {
         proxy(route("/a")), proxy(route("/a", OFF)), "changes the authorization of a route"
     ),
     "a route without authorization comes": Case(
-        proxy(route("/a")), proxy(route("/a"), route("/b", OFF)), "switches authorization off for a route"
+        proxy(route("/a")), proxy(route("/a"), route("/b", OFF)), "disables authorization for a route"
     ),
     "a route without authorization goes": Case(proxy(route("/a"), route("/b", OFF)), proxy(route("/a")), QUIET),
     "authorization is switched on": Case(proxy(route("/a", OFF)), proxy(route("/a")), QUIET),
@@ -224,7 +224,7 @@ CASES = {
     ),
     "another service": Case(proxy(route("/")), proxy(route("/").replace("80", "81")), QUIET, EXEMPTS),
     "an include goes": Case(
-        proxy(route("/"), includes="{name: c}"), proxy(route("/")), "changes what it includes", EXEMPTS
+        proxy(route("/"), includes="{name: c}"), proxy(route("/")), "changes its includes", EXEMPTS
     ),
     "an include goes where everything is authorized": Case(
         proxy(route("/"), includes="{name: c}"), proxy(route("/")), QUIET
@@ -253,10 +253,10 @@ CASES = {
     "a configuration comes": Case("", CONFIGURATION, "is new"),
     "a configuration changes": Case(CONFIGURATION, CONFIGURATION + "spec: {strict: true}", "changes"),
     "a configuration goes": Case(CONFIGURATION, "", "is removed"),
-    "a grant comes": Case("", GRANT, "is new and permits"),
+    "a grant comes": Case("", GRANT, "is new and permits references"),
     "a grant changes": Case(GRANT, GRANT.replace("namespace: n", "namespace: m"), "changes"),
     "a grant goes": Case(GRANT, "", QUIET),
-    "a delegation comes": Case("", DELEGATION, "is new and permits"),
+    "a delegation comes": Case("", DELEGATION, "is new and permits references"),
     "a delegation goes": Case(DELEGATION, "", QUIET),
     "TLS to a Service comes": Case("", TLS, QUIET),
     "TLS to a Service changes": Case(TLS, TLS.replace("s.example", "t.example"), "changes"),

@@ -96,7 +96,7 @@ def _unfit(file: str, new: Source | None, arrived: Arrived, in_force: InForce) -
     """Say what is wrong with a version by itself."""
     before = in_force.sources.get(file)
     if new is None:
-        return f"it may be what {arrived.moved[file]} is now" if file in arrived.moved else ""
+        return f"it may have moved to {arrived.moved[file]}" if file in arrived.moved else ""
     if new.blank:
         return "it is empty" if before is not None and (before.names or before.nameless) else ""
     if new.usable or (before is None and file in arrived.lenient):
@@ -152,7 +152,7 @@ class _Round:
         found: dict[str, Waiting] = {}
         for file in self._deltas:
             if file in self._arrived.fresh and self._unreadable_goes(file):
-                found[file] = Waiting("what cannot be read is removed", loosens=True)
+                found[file] = Waiting("a document that cannot be read is removed", loosens=True)
         for key, files in self._files.items():
             for file, waiting in self._judged(key, files):
                 known = found.get(file)

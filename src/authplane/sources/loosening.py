@@ -70,9 +70,9 @@ def _changed(old: Resource, new: Resource, around: LooseningContext) -> str:
         case AccessPolicy() | XAccessPolicyV0() | XAccessPolicy() if isinstance(old, type(new)):
             found = _policy(old, new)
         case Backend() | XBackend() if isinstance(old, type(new)):
-            found = "" if _same_protection(old, new) else "changes more than where it is"
+            found = "" if _same_protection(old, new) else "changes more than its address"
         case HTTPRoute() if isinstance(old, HTTPRoute):
-            found = "" if old.spec.parent_refs == new.spec.parent_refs else "leaves a Gateway, or comes to another"
+            found = "" if old.spec.parent_refs == new.spec.parent_refs else "changes its Gateways"
         case ConfigMap():
             found = _removed(old, around)
         case Service() | EndpointSlice() | Secret() | AuthorizationService():
@@ -86,11 +86,11 @@ def _changed(old: Resource, new: Resource, around: LooseningContext) -> str:
 def _added(new: Resource, around: LooseningContext) -> str:
     match new:
         case ReferenceGrant() | TLSCertificateDelegation():
-            return "is new and permits"
+            return "is new and permits references"
         case AuthplaneConfiguration() | ContourConfiguration() | ContourDeployment() | ContourFile():
             return "is new"
         case AccessPolicy() | XAccessPolicyV0() | XAccessPolicy():
-            return "is new, and one policy is enough to grant" if around.any_policy else ""
+            return "is new and may grant more requests" if around.any_policy else ""
         case (
             Service() | Secret() | ConfigMap() | EndpointSlice() | HTTPProxy() | ExtensionService() | Gateway()
             | HTTPRoute() | BackendTLSPolicy() | Backend() | XBackend() | AuthorizationService()
@@ -167,9 +167,9 @@ def _routes(old: HTTPProxy, new: HTTPProxy, *, falls: bool) -> str:
             return "removes a route"
     known = [each.conditions for each in old.spec.routes if _exempt(each)]
     if any(_exempt(each) and each.conditions not in known for each in there):
-        return "switches authorization off for a route"
+        return "disables authorization for a route"
     if falls and old.spec.includes != new.spec.includes:
-        return "changes what it includes"
+        return "changes its includes"
     return ""
 
 
@@ -199,15 +199,15 @@ def _policy(old: _Policy, new: _Policy) -> str:
     if not _among(before.target_refs, after.target_refs):
         return "loses a target"
     if after.mode not in {before.mode, "Enforce"}:
-        return "is enforced no more"
+        return "is no longer enforced"
     rest = replace(after, target_refs=before.target_refs, mode=before.mode, rules=before.rules)
     if rest != before:
-        return "changes how it grants"
+        return "changes more than its rules"
     # Rules grant: each that is there now must have been there, or be narrower than one that was.
     if not all(any(_narrower(rule, one) for one in before.rules) for rule in after.rules):
         return "has a rule that is new or wider"
     # Where no rule is left nothing is granted, but by an XAccessPolicy that has more than rules.
-    return "loses all rules" if isinstance(new, XAccessPolicy) and not after.rules else ""
+    return "has no rules any more" if isinstance(new, XAccessPolicy) and not after.rules else ""
 
 
 def _narrower(new: AccessRule, old: AccessRule) -> bool:
