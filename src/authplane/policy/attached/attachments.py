@@ -1,4 +1,4 @@
-"""Which policies stand before which target."""
+"""The policies that apply to each target."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -35,7 +35,7 @@ from authplane.policy.verdicts.allowed_memory import Memory, Proof, proof_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """The policies of a backend, a Gateway or a listener, in the order in which they are asked.
+    """The policies of a backend, a Gateway or a listener, in the order of evaluation.
 
     Those that deny everything come first, so that nobody is asked in vain; then those that ask an external service
     about whom they select; then the others, the oldest first.
@@ -45,7 +45,7 @@ class Attachment:
     policies: tuple[AnyPolicy, ...] = ()
     """Those that are enforced; all else that an attachment says is about them."""
     shadows: tuple[AnyPolicy, ...] = ()
-    """Those that are asked, and not heeded."""
+    """Policies that are evaluated but not enforced."""
     uses_tokens: bool = False
     """Some rule looks at the client's token, which therefore goes no further."""
     reads_mcp: bool = False
@@ -55,7 +55,7 @@ class Attachment:
     issuers: tuple[str, ...] = ()
     """The addresses of the issuers whose tokens are of use here, in order."""
     scopes: tuple[str, ...] = ()
-    """The scopes that rules ask for, in order."""
+    """The scopes that rules require, in order."""
     accounts: bool = False
     """Some rule is for a ServiceAccount."""
     mcp: bool = True
@@ -178,19 +178,19 @@ class PolicyChain:
     arguments: Members = NOTHING
     """What rules read of the arguments of calls."""
     shadows: tuple["PolicyChain", ...] = ()
-    """For each policy in shadow, a way on which it stands alone and is enforced."""
+    """For each shadow policy, a chain in which it is enforced alone."""
     memory: Memory = field(default_factory=Memory, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """Everything that decisions need, by target: what stands before one costs nothing to another."""
+    """Everything that decisions need, by target: policies of one target cost nothing for another."""
 
     settings: Settings = field(default_factory=Settings)
     attachments: Mapping[PolicyTarget, Attachment] = field(default_factory=lambda: MappingProxyType({}))
     """For every backend, every Gateway and every listener that there is."""
     issuers: tuple[Issuer, ...] = ()
-    """Whose tokens are of use anywhere; nobody else is ever asked for keys."""
+    """The issuers whose tokens some policy accepts. Keys are fetched from these only."""
     trust_domains: frozenset[str] = frozenset()
     strangers: frozenset[str] = frozenset()
     """What those of the issuers call themselves whom only policies in shadow name."""
@@ -213,14 +213,14 @@ class Policies:
         object.__setattr__(self, "trusted", trusted)
 
     def reviews(self, target: RequestTarget) -> bool:
-        """Tell whether somebody who comes to a target may be known by a token that the cluster has to review."""
+        """Tell whether a sender can be identified at a target by a token that the cluster reviews."""
         if self.closed or not self.settings.workloads.reviewed:
             return False
         chain = self.chain(target)
         return chain is not None and any(attachment.accounts for attachment in chain.attachments)
 
     def chain(self, target: RequestTarget) -> PolicyChain | None:
-        """Return what stands before a target; None for one that is not known. Built once for each."""
+        """Return the policies of a target; None for an unknown target. Built once for each."""
         known = self._ways.get(target)
         if known is not None:
             return known

@@ -1,4 +1,4 @@
-"""Which policies stand before which targets, while they are put there one by one, the oldest first."""
+"""Attaches policies to targets one by one, the oldest first."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from authplane.policy.rules.rule_model import AnyPolicy, Screen, Unusable
 
 @dataclass(slots=True)
 class Stands:
-    """Everything that stands somewhere: what is enforced, and what is only asked."""
+    """The policies attached so far: those that are enforced, and those in shadow."""
 
     options: Options
     enforced: dict[PolicyTarget, list[AnyPolicy]] = field(default_factory=dict)
@@ -21,7 +21,7 @@ class Stands:
     _screens: Counter[PolicyTarget] = field(default_factory=Counter)
 
     def put(self, aims: Iterable[PolicyTarget], policy: AnyPolicy, *, shadow: bool) -> None:
-        """Put a policy before its targets, or into their shadow as long as there is room: each is asked each time."""
+        """Attach a policy to its targets; a shadow policy only up to the limit, as each costs time in every check."""
         for aim in dict.fromkeys(aims):
             if shadow:
                 found = self.shadows.setdefault(aim, [])
@@ -33,7 +33,7 @@ class Stands:
                 self._screens[aim] += isinstance(policy, Screen)
 
     def crowd(self, aims: Sequence[PolicyTarget], *, shadow: bool, screen: bool) -> str:
-        """Say which target has no room for one more policy; empty if all have. Shadows take none from the others."""
+        """Say which target has too many policies; empty if none has. Shadow policies count separately."""
         for counted, most, what in self._limits(aims, shadow=shadow, screen=screen):
             crowded = next((aim for aim in aims if counted.get(aim, 0) >= most), None)
             if crowded is not None:

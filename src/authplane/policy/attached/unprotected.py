@@ -1,4 +1,4 @@
-"""Backends that no policy protects, and what is said of them."""
+"""Backends that no policy protects, and the warnings about them."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final

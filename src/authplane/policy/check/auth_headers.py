@@ -1,4 +1,4 @@
-"""The ``Auth-*`` headers in which a backend speaks to the origin, and those in which a client must not."""
+"""The ``Auth-*`` headers that a backend sends to the origin, and that a client must not send."""
 
 import re
 from typing import Final
@@ -19,7 +19,7 @@ def context_headers(context: tuple[tuple[str, str], ...]) -> tuple[tuple[str, st
 
 
 def spoofed_headers(auth_names: tuple[str, ...], ours: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """List the ``Auth-*`` headers of a request that are not among ``ours``: a client must not speak in our name.
+    """List the ``Auth-*`` headers of a request that are not among ``ours``: a client must not forge them.
 
     The fixed names are listed unseen, since a proxy may be told to send us only some headers. Underscores count as
     hyphens: an origin may not tell them apart.

@@ -1,4 +1,4 @@
-"""How whoever asks says what a check is about."""
+"""The context keys by which a proxy names the target of a check."""
 
 from typing import Final
 

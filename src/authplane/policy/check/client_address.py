@@ -1,4 +1,4 @@
-"""Which client a request comes from, where other proxies stand before the one that asks."""
+"""The address of the client, where other proxies forward requests to the proxy that sends the check."""
 
 from typing import Final
 
@@ -24,6 +24,6 @@ def client_address(request: Request, hops: int = 0) -> str:
 
 
 def hops_of(request: Request) -> int:
-    """Return how many proxies stand before the one that asks, as the route's context has it."""
+    """Return the number of proxies before the one that sends the check, from the context of the route."""
     text = request.context.get(TRUSTED_HOPS, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 3 else 0

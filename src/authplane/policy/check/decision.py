@@ -12,7 +12,7 @@ class Allow:
 
     edits: HeaderEdits = NO_EDITS
     response_headers: tuple[tuple[str, str], ...] = ()
-    """Added to the response to the client; a name that stands twice is sent twice."""
+    """Added to the response to the client; a repeated name is sent repeatedly."""
     identity: str = ""
     """Who was recognised, for the log."""
 
@@ -27,7 +27,7 @@ class Deny:
     http_status: int
     body: str = ""
     headers: tuple[tuple[str, str], ...] = ()
-    """Sent to the client; a name that stands twice is sent twice."""
+    """Sent to the client; a repeated name is sent repeatedly."""
     rule: str
     identity: str = ""
     """Who was recognised, for the log."""

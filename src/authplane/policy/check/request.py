@@ -13,7 +13,7 @@ Headers: TypeAlias = dict[str, str] | Iterable[tuple[str, str]]
 """Some headers: by name in lower case, each once and none with an odd name; or all of them, as they came."""
 
 AUTH_SPELLINGS: Final = ("auth-", "auth_")
-"""What the names of the headers begin with in which only an authorization service may speak."""
+"""The prefix of headers that only an authorization service may set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Request:
     method: str
     scheme: str = ""
     host: str = ""
-    """Empty when a gRPC service asks, which names none: a rule about hosts must not hold then."""
+    """Empty in checks of a gRPC server, which sends no host: a rule about hosts must not match then."""
     path: str
     """Without the query."""
     query: str = ""
@@ -104,7 +104,7 @@ class Request:
 def partly_read(  # noqa: PLR0913, PLR0917 (every check makes one)
     reader: Reader, message: object, method: str, host: str, path: str, context: Mapping[str, str]
 ) -> Request:
-    """Build a request of what is known by now, and of a message that holds the rest."""
+    """Build a request of the known attributes and a message with the others."""
     # Past the constructor, which would fill in every attribute.
     request = _new(Request)
     _put_reader(request, reader)
@@ -123,7 +123,7 @@ def partly_read(  # noqa: PLR0913, PLR0917 (every check makes one)
 
 
 def _name(request: Request) -> None:
-    """Fill in which names the headers have that somebody must look at."""
+    """Set the names of the headers that need a closer look."""
     names = [name for name, _ in request.headers]
     _put_auth_names(request, tuple([name for name in names if name.startswith(AUTH_SPELLINGS)]))
     _put_odd_names(request, tuple([name for name in names if "_" in name]))
@@ -138,7 +138,7 @@ _put_auth_names, _put_odd_names = (vars(Request)[name].__set__ for name in ("aut
 
 
 class _Later:
-    """An attribute of requests that is taken from their message when it is first asked for, and kept.
+    """An attribute of requests that is read from their message at its first use, and kept.
 
     Measured on a busy machine, with 13 headers: a request whose message is read on demand is there after 16 µs, one
     of which every attribute was read after 64 µs. Most backends look at few of them.

@@ -1,4 +1,4 @@
-"""All policies at once: from documents to what stands before each target, and what is to be said of each policy."""
+"""Compiles all policies: documents in, the policies of each target and the status of each policy out."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
@@ -38,7 +38,7 @@ from authplane.resources.kinds.agentic import Backend, XBackend
 from authplane.resources.kinds.gateway import Gateway
 
 UNRESOLVED: Final = frozenset({"RefNotPermitted", "BackendNotFound", "IssuerUnreachable"})
-"""Problems of what a policy refers to: the policy holds, and what depends on them is not granted."""
+"""Problems of what a policy refers to: the policy applies, and what depends on them is not granted."""
 STATUS_FULL: Final = "StatusFull"
 CONTROLLER: Final = "authplane.dev/controller"
 """Who we are in the status of a policy."""
@@ -48,7 +48,7 @@ _CROWDED: Final = "LimitPerTargetExceeded"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How it stands with a policy at one of its targets."""
+    """The status of a policy at one of its targets."""
 
     aim: PolicyTarget
     accepted: bool
@@ -58,7 +58,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyStanding:
-    """How it stands with a policy."""
+    """The status of a policy."""
 
     ref: Ref
     generation: int
@@ -105,7 +105,7 @@ class _Pass:
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """A policy that is accepted at all of its targets and refers to nothing else, and what is said of it."""
+    """A policy that is accepted at all of its targets and refers to nothing else, with its status."""
 
     made: Resolved
     problems: Problems
@@ -114,7 +114,7 @@ class _Settled:
 
 @dataclass(frozen=True, slots=True)
 class _Excess:
-    """A policy that its namespace has no room for, and what is said of it, which takes no time in later passes."""
+    """A policy beyond the limit of its namespace, with its status, which later passes reuse."""
 
     aims: tuple[PolicyTarget, ...]
     problems: Problems
@@ -206,13 +206,13 @@ def compile_policies(resources: Resources, options: Options | None = None) -> Co
 
 
 def _name(item: tuple[Ref, object]) -> tuple[str, str, str]:
-    """Sort by resource, without the price of comparing those."""
+    """Sort by resource, without the cost of comparing dataclasses."""
     ref = item[0]
     return ref.kind, ref.namespace, ref.name
 
 
 def _place(draft: Draft, work: _Pass) -> None:
-    """Put a policy before its targets, or what denies in its place."""
+    """Attach a policy to its targets; one that cannot be used denies there."""
     settled = work.settled.before.get(draft.ref)
     if settled is None or settled.made.draft is not draft or not _fits(draft, work):
         _settle(draft, work)
@@ -247,7 +247,7 @@ def _settle(draft: Draft, work: _Pass) -> None:
     if refusal is None:
         work.stands.put(present, policy, shadow=draft.shadow)
     elif not draft.shadow or refusal.reason != _CROWDED:
-        # Whoever names a listener that is not there meant some part of that Gateway.
+        # A listener that does not exist may be any part of its Gateway.
         aims = (aim if exists(work.resources, aim) else PolicyTarget(aim.ref) for aim in draft.aims)
         denied = Unusable(ref=draft.ref, reason=refusal.reason, message=refusal.message)
         work.stands.put(aims, denied, shadow=draft.shadow)
@@ -371,7 +371,7 @@ def _guards(work: _Pass) -> Iterator[Attachment]:
 
 
 def _chosen(target: Backend | XBackend | Gateway | None, ref: Ref, work: _Pass) -> Chosen:
-    """Return what a target chooses; the Gateway that nobody wrote chooses nothing."""
+    """Return the annotations of a target; the default Gateway has none."""
     if target is None or not target.metadata.annotations:
         return NOTHING_CHOSEN
     return parse_chosen(target.metadata.annotations, work.of(ref), of_backend=ref.kind in BACKENDS)

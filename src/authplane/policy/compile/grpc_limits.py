@@ -1,4 +1,4 @@
-"""What rules ask for that nobody knows of a call where a gRPC server asks: its body, and the host that it is for."""
+"""Finds conditions that a gRPC server cannot check: on the body of a call, and on its host."""
 
 from collections.abc import Iterator
 from typing import Final, TypeAlias
@@ -9,7 +9,7 @@ from authplane.policy.rules.rule_model import AllTools, Asked, Entry, Expression
 from authplane.resources.kinds.agentic import AccessRule
 
 Unknown: TypeAlias = tuple[Path, str]
-"""Where a rule asks for something, and what that is."""
+"""The path of a condition, and the message about it."""
 
 _BODY: Final = "A gRPC server does not report the body of a call. Remove this condition."
 _HOST: Final = "A gRPC server does not report the host of a call. Remove this condition."
@@ -17,7 +17,7 @@ _SERVER_HOST: Final = "request.host"
 
 
 def unknown_in_rule(path: Path, rule: AccessRule, entries: tuple[Entry, ...]) -> Iterator[Unknown]:
-    """Return what a rule asks for that is not known; entries that have a problem are not among ``entries``."""
+    """Return the conditions of a rule that are not known; ``entries`` has no entries with a problem."""
     if rule.tools is not None:
         yield (*path, "tools"), _BODY
         return

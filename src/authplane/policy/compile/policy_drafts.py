@@ -1,4 +1,4 @@
-"""One policy document as rules, as far as it can be said without looking at any other."""
+"""Reads one policy document into rules, without looking at other documents."""
 
 from typing import Final
 
@@ -26,15 +26,15 @@ class Draft:
     seniority: tuple[str, str, str]
     aims: tuple[PolicyTarget, ...]
     shadow: bool
-    """The policy is asked and not heeded."""
+    """The policy is evaluated but not enforced."""
     rules: tuple[Rule, ...]
     base: BaseMode
     screen: ExternalService | None
-    """Whom a policy with the action ExternalAuth asks."""
+    """The service that a policy with action ExternalAuth calls."""
     asks: tuple[tuple[Path, ExternalService], ...]
     """Every external service, and where it is named."""
     unknown_to_grpc: tuple[Unknown, ...]
-    """What it asks for that nobody knows where the target is a gRPC server."""
+    """Its conditions that a gRPC server cannot check."""
     problems: tuple[Problem, ...]
 
 
@@ -68,7 +68,7 @@ def build_draft(written: Written, settings: Settings, options: Options) -> Draft
 
 
 def build_excess(written: Written, most: int) -> Draft:
-    """Read no more of a document than what it protects, since its namespace has ``most`` older policies already."""
+    """Read only the targets of a document, since its namespace already has ``most`` older policies."""
     meta, problems = written.metadata, Problems()
     aims = parse_targets(written.spec.target_refs, meta.namespace, problems)
     with problems.at("metadata", "namespace"):
@@ -97,7 +97,7 @@ def seniority_of(written: Written) -> tuple[str, str, str]:
 
 
 def is_shadow(written: Written) -> bool:
-    """Tell whether a policy is only tried out: it takes nothing from anybody, and gives nothing."""
+    """Tell whether a policy is in shadow: it neither grants nor denies."""
     return written.spec.mode == "Shadow"
 
 

@@ -15,7 +15,7 @@ from authplane.resources.documents import Resources
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A policy, and all that it was made of: while that is the same, whoever compares policies finds the same one."""
+    """A policy, and all that it was made of. While that is unchanged, the policy is the same object."""
 
     draft: Draft
     found: Mapping[ExternalService, Destination]

@@ -146,7 +146,7 @@ def _asked(written: ExternalAuth, reading: Reading, problems: Problems) -> tuple
 
 
 def _tools(names: tuple[str, ...], problems: Problems) -> tuple[Tools | AllTools, ...]:
-    """Read the tools that are granted: ``*`` alone is all of them, every other name is meant to the letter."""
+    """Read the granted tools: ``*`` alone means all tools; every other name is matched exactly."""
     if names == (ALL_TOOLS,):
         return (AllTools(),)
     before = problems.error_count

@@ -1,4 +1,4 @@
-"""Who sends a request, as rules write it."""
+"""Reads the sources of rules: who may send a request."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -22,7 +22,7 @@ _MEMBERS: Final[Mapping[str, str]] = MappingProxyType(
 def parse_source(
     written: Written | None, namespace: str, settings: Settings, options: Options, problems: Problems
 ) -> Source | None:
-    """Read a source; None after a problem. A rule without one means everybody."""
+    """Read a source; None after a problem. A rule without a source applies to every sender."""
     if written is None:
         return AnySource()
     with problems.at("source"):

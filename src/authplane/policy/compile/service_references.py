@@ -1,4 +1,4 @@
-"""The Services that policies refer to, and whether they may."""
+"""Resolves the Services that policies refer to, and checks their ReferenceGrants."""
 
 import re
 from dataclasses import replace
@@ -21,7 +21,7 @@ _STEPS: Final = re.compile(r"//|/\.{1,2}(?:/|\Z)|%(?:2[ef]|5c|25|00)|;", re.IGNO
 
 
 def parse_external(written: ExternalAuth, namespace: str, problems: Problems) -> ExternalService | None:
-    """Read how an external service is asked; None after a problem. Whether it is there is asked elsewhere."""
+    """Read how to call an external service; None after a problem. `resolve` checks whether it exists."""
     before = problems.error_count
     reference = written.backend_ref
     with problems.at("externalAuth"):

@@ -1,4 +1,4 @@
-"""How many servers have passed a question on: services that ask one another in a circle must come to an end."""
+"""Counts the servers that have forwarded a check, so that services that call each other in a circle stop."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Which headers of a request an external service is told."""
+"""The headers of a request that an external service gets."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,6 +12,6 @@ _OURS: Final = frozenset({PARTIAL, HOPS_HEADER})
 
 
 def told_headers(request: Request) -> Iterator[tuple[str, str]]:
-    """Yield every header but those that speak for a proxy: a service might believe them."""
+    """Yield every header except those that a proxy sets: a service might trust them."""
     hidden = _OURS.union(headers_to_strip(name for name, _ in request.headers))
     return ((name, value) for name, value in request.headers if name not in hidden)

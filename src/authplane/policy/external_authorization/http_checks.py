@@ -35,7 +35,7 @@ class HttpQuestion:
 
 
 def build_question(ask: Ask, protocol: OverHttp) -> HttpQuestion | NoAnswer:
-    """Build what a service is asked; a path that could lead out of the prefix is not asked about."""
+    """Build the HTTP check for a service; a path that could leave the prefix gets no check."""
     request = ask.request
     if not canonical_path(request.path) or not fit_name(request.method) or request.method == "CONNECT":
         return NoAnswer("the request cannot be forwarded to the service")

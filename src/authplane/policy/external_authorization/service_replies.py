@@ -15,7 +15,7 @@ _MOST_BYTES: Final = 32 * 1024
 
 
 def is_for_proxies(name: str) -> bool:
-    """Tell whether a header speaks to a proxy: a service may not, neither to ours nor to one behind it."""
+    """Tell whether a header is for a proxy: a service must not control our proxy or one behind it."""
     return name.lower().startswith(_PROXY)
 
 

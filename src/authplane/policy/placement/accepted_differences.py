@@ -15,7 +15,7 @@ class Effect(StrEnum):
     WIDER = "wider"
     """Envoy allows what the engine does not."""
     STRICTER = "stricter"
-    """Envoy denies, or asks about, what the engine allows."""
+    """Envoy denies, or calls out for, what the engine allows."""
     STATUS = "another status"
     """Both deny."""
 

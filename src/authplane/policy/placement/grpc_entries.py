@@ -40,7 +40,7 @@ _METHOD: Final = "POST"
 """That of every call of gRPC."""
 _HEADER: Final = re.compile(r"[0-9a-z_.-]+")
 _UNLIKE: Final = frozenset({"authorization", "content-type", "host", "te"})
-"""A secret is not told to everybody who may ask for a Listener; the others are not what a client sent."""
+"""A Listener must not reveal a secret; the other headers differ from what the client sent."""
 _VALUE: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _READ: Final = frozenset({"request.path", "request.url_path", "request.method", "request.query"})
 
@@ -50,13 +50,13 @@ class Grant:
     """Calls that are all of what is given here."""
 
     ids: frozenset[str] | None = None
-    """Of workloads whose certificates prove one of these; None is anybody."""
+    """The workloads whose certificates prove one of these; None means any sender."""
     paths: tuple[str, ...] = ()
     """Whole paths, or beginnings that end with ``*``; empty is any."""
     headers: tuple[tuple[str, str], ...] = ()
     """All must be there with this value alone."""
     expression: str = ""
-    """Must hold; empty asks for nothing."""
+    """Must be true; empty is no condition."""
 
 
 def grant_of(source: Source, entry: Entry) -> Grant | CallOut | None:
@@ -80,7 +80,7 @@ def grant_of(source: Source, entry: Entry) -> Grant | CallOut | None:
 
 
 def _ids(source: Source) -> frozenset[str] | CallOut | None:
-    """Return the workloads that a source is for, or why only the policy server knows them; None is anybody."""
+    """Return the workloads of a source, or why only the policy server knows them; None means any sender."""
     match source:
         case AnySource():
             return None
@@ -138,7 +138,7 @@ def _expression(program: Program, ids: frozenset[str] | None) -> Grant | CallOut
     found = compile_call_expression(program.text, SERVER_CALLS)
     if isinstance(found, tuple):
         return CallOut(f"has an expression that gRPC servers do not support: {found[0].message.partition('. ')[0]}")
-    # A server writes down what it is told, and reads that: a Listener with one expression that fails is refused whole.
+    # A server writes the expression as text and parses that: one expression that fails rejects the whole Listener.
     written = compile_call_expression(render_text(found.tree), SERVER_CALLS)
     if isinstance(written, tuple):
         return CallOut(WORDY)

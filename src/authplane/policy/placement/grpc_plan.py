@@ -36,7 +36,7 @@ _LENGTH: Final = 250
 
 @dataclass(frozen=True, slots=True)
 class ByServer:
-    """The server decides: it grants what the grant says; None grants nothing to anybody."""
+    """The server decides by the grant; None grants nothing."""
 
     grant: Grant | None
 
@@ -57,7 +57,7 @@ class CallEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPolicy:
-    """One policy; without entries it denies everything, unless it only asks an external service."""
+    """One policy; without entries it denies everything, unless it only calls an external service."""
 
     ref: Ref
     entries: tuple[CallEntry, ...] = ()
@@ -218,7 +218,7 @@ def _left(placed: CallPolicy, policy: AnyPolicy) -> Policy | None:
 
 
 def _tests(grants: Grants) -> int:
-    """Count what a server would be told: everything that is for all is told for each workload."""
+    """Count the rules that a server would get: a rule for every sender counts for each workload."""
     ids = _ids(grants.groups)
     every = (grant for group in grants.groups for grant in group)
     return _excess(ids) + sum((len(ids) + 1 if grant.ids is None else len(grant.ids)) * _size(grant) for grant in every)

@@ -30,17 +30,17 @@ _METHOD: Final = "POST"
 _MOST_PATTERNS: Final = 256
 _MOST_IDS: Final = 1000
 _MOST_PAIRS: Final = 10_000
-"""Of paths and ids: a server is told each id for each path."""
+"""Of paths and IDs: a server gets each ID for each path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nobody:
-    """Nobody is granted the call."""
+    """The call is granted to no sender."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anybody:
-    """Nothing is known that rules anybody out."""
+    """No known fact excludes a sender."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from authplane.policy.rules.rule_model import Oidc, Screen
 
 
 def native_issuers(policies: Policies) -> tuple[Issuer, ...]:
-    """Return the issuers whose keys are of use to Envoy; nobody but the policy server needs those of the others.
+    """Return the issuers whose keys Envoy uses; only the policy server needs the keys of the others.
 
     An issuer may be among them whose rules turn out to be the policy server's, and none is missing.
     """

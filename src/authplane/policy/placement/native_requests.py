@@ -1,4 +1,4 @@
-"""Requests that Envoy may judge by itself: about all others the policy server is asked."""
+"""Requests that Envoy may decide itself; the policy server decides all others."""
 
 from functools import lru_cache, reduce
 from typing import Final

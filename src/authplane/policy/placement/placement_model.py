@@ -18,16 +18,16 @@ NO_IDS: Final[frozenset[str]] = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What stands before a target, besides what is chosen for it."""
+    """The policies of a target, besides the settings chosen for it."""
 
     envoy: Release = CURRENT
     keys: frozenset[str] | None = None
-    """The addresses of the issuers whose keys Envoy is given; None stands for all of them."""
+    """The URLs of the issuers whose keys Envoy gets; None means all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What is chosen for a target, and which Envoy stands before it.
+    """The settings chosen for a target, and the release of its Envoy.
 
     By default everything before a target whose rules read MCP is the policy server's. Elsewhere Envoy allows no more
     than the engine, but for those of `RESIDUES` that are wider and are not about bodies.
@@ -43,7 +43,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """Envoy decides: the condition holds exactly if the entry grants the request, its source aside."""
+    """Envoy decides: the condition is true exactly if the entry grants the request, apart from its source."""
 
     condition: Condition
 
@@ -74,7 +74,7 @@ class Sender:
     condition: Condition
     """Holds for whom the rule is, besides what ``token`` and ``ids`` demand."""
     token: Token | None = None
-    """If there is one, a token must be shown for which its condition holds."""
+    """If set, the request needs a token for which this condition is true."""
     ids: frozenset[str] = NO_IDS
     """If there are any, the peer's verified certificate must have one of them as a URI (``mtls_authenticated``)."""
     who: Who = NOBODY
@@ -88,7 +88,7 @@ class Sender:
         return self.condition if self.token is None else self.condition.and_then(self.token.condition)
 
 
-# --- All that stands before a target
+# --- All policies of a target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ class PlacedPolicy:
     entries: tuple[PlacedEntry, ...] = ()
     """Empty denies everything."""
     required: bool = False
-    """It must let a request pass even where one of several policies suffices."""
+    """It must grant a request even where one of several policies suffices."""
 
     def key(self, entry: PlacedEntry) -> str:
         """Return what Envoy calls an entry in its logs and metadata."""
@@ -167,7 +167,7 @@ class Decider(StrEnum):
     ENVOY = "Envoy"
     """Envoy alone; `Plan.front`, `Plan.odd_id` and `Plan.worded` say when the server is asked all the same."""
     BOTH = "Envoy and policy server"
-    """The server is asked only about what Envoy does not grant and the server could."""
+    """Envoy calls out only for requests that it does not grant itself and that the server could grant."""
     SERVER = "Policy server"
     GRPC = "gRPC server"
     """A server of ``authplane.grpc`` alone, as far as nothing about a call is odd."""

@@ -1,4 +1,4 @@
-"""How everything that stands before a target is enforced."""
+"""Plans how the policies of a target are enforced."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
@@ -154,7 +154,7 @@ def _decider(chain: PolicyChain, attachments: tuple[PlacedAttachment, ...]) -> D
     if not chain.guarded:
         return Decider.NOBODY
     policies = [policy for attachment in attachments for policy in attachment.policies]
-    # A policy with a mistake denies; the server may still know how it was before, and we may not.
+    # An invalid policy denies; the policy server may still have its last good version, and the control plane not.
     left = any(
         isinstance(policy, Screen | Unusable) for attachment in chain.attachments for policy in attachment.policies
     )
@@ -174,7 +174,7 @@ def _destinations(attachments: tuple[Attachment, ...]) -> Iterator[object]:
 
 
 def _asks_everybody(policy: Policy) -> bool:
-    """Tell whether an external service is asked about everybody, and so about everything."""
+    """Tell whether an external service is called for every sender, and so for every request."""
     return any(isinstance(rule.source, AnySource) and rule.asked for rule in policy.rules)
 
 

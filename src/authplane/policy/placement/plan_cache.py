@@ -1,4 +1,4 @@
-"""Plans that were made before: what stands before most targets does not change from one pass to the next."""
+"""Caches plans: the policies of most targets do not change from one pass to the next."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ from authplane.policy.rules.access_settings import Settings
 
 
 class Plans:
-    """Makes plans, and knows those that somebody holds: however many targets they are for, they are made once."""
+    """Makes plans and caches those in use: one plan serves every target with the same policies."""
 
     def __init__(self, held: Held[object, Plan] | None = None) -> None:
         self._held: Held[object, Plan] = Held() if held is None else held

@@ -140,7 +140,7 @@ def _obstacle(source: Oidc, issuer: IssuerSettings) -> str:
     if times.longest_age is not None:
         return AGE
     if times.skew < 2 or times.skew != int(times.skew):
-        # Envoy has whole seconds, is told one less than we have, and takes 0 for its default of a minute.
+        # Envoy takes whole seconds, gets one less than the setting, and reads 0 as its default of a minute.
         return SKEW
     fits = all(len(each) <= LONGEST and pattern_size(each) <= LARGEST_PATTERN for each in map(_word, source.scopes))
     return "" if fits else SCOPE

@@ -20,7 +20,7 @@ UNTOLD: Final = "is served by an Envoy that is older than 1.36 or reports no rel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRoute:
-    """One way: the target that a request names, what stands before it, and how that is enforced."""
+    """One route: the target of a request, its policies, and how they are enforced."""
 
     target: RequestTarget
     chain: PolicyChain
@@ -57,7 +57,7 @@ class TargetRoutes:
         return self._found(self._reached)
 
     def evaluates_shadows(self, passage: TargetRoute) -> bool:
-        """Tell whether somebody evaluates the policies in shadow on a way: whoever is asked anyway, or Envoy."""
+        """Tell whether Envoy, or a policy server that is called anyway, evaluates the shadow policies of a route."""
         chain, target = passage.chain, passage.target
         if chain.guarded or not chain.attachments[-1].mcp:
             return chain.guarded

@@ -1,4 +1,4 @@
-"""What holds for all AccessPolicies: from an AuthplaneConfiguration."""
+"""The settings of all AccessPolicies, from an AuthplaneConfiguration."""
 
 import re
 from collections.abc import Mapping
@@ -62,7 +62,7 @@ class BodyInspection(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What whoever starts us decides, and not the documents."""
+    """Settings of the program that documents cannot change."""
 
     allow_http_issuers: bool = False
     """For development: issuers on this machine may be reached without TLS."""
@@ -73,12 +73,12 @@ class Options:
     ask_seconds: float = 5.0
     """How long all external services together may take over one request."""
     token_reviews: bool = False
-    """Whether somebody can ask a cluster about tokens; else no issuer's tokens can be left to its review."""
+    """Whether a Kubernetes API server is available to review tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuerSettings:
-    """How an issuer is asked for its keys, and what is demanded of its tokens."""
+    """How to fetch the keys of an issuer, and the requirements for its tokens."""
 
     reach: Reach = field(default_factory=Reach)
     demands: Demands = field(default_factory=Demands)
@@ -94,7 +94,7 @@ class Settings:
     issuers: Mapping[str, IssuerSettings] = field(default_factory=lambda: MappingProxyType({}))
     """By address."""
     workloads: WorkloadTokens = NO_WORKLOAD_TOKENS
-    """Whose tokens stand for workloads."""
+    """The issuers whose tokens identify workloads."""
     composition: Composition = Composition.ALL
     allow_unprotected: bool = False
     denial_format: DenialFormat = DenialFormat.HTTP403
@@ -158,7 +158,7 @@ def _issuers(
             _check_workloads(each, options, problems)
             if url is not None and times is not None:
                 found[url.url] = _issuer(each, times, resources, problems)
-                # One that cannot be reached has no keys, and stands for nobody.
+                # An issuer that cannot be reached has no keys, and identifies no workload.
                 authorities += () if found[url.url].unusable else _authority(each, url)
     return MappingProxyType(found), WorkloadTokens(tuple(authorities))
 
@@ -177,7 +177,7 @@ def _check_workloads(written: WrittenIssuer, options: Options, problems: Problem
 
 
 def _authority(written: WrittenIssuer, url: IssuerUrl) -> tuple[Authority, ...]:
-    """Return for whom the tokens of an issuer speak, if they speak for workloads."""
+    """Return the workloads that tokens of an issuer identify, if any."""
     svids, accounts = written.jwt_svids, written.service_accounts
     if svids is not None:
         return (SvidAuthority(issuer=url, trust_domain=svids.trust_domain, audiences=frozenset(svids.audiences)),)
@@ -227,7 +227,7 @@ def _issuer(written: WrittenIssuer, times: Times, resources: Resources, problems
 
 
 def _certificates(resources: Resources, name: ObjectName) -> str:
-    """Return the certificates of a Secret, and nothing else that may stand there; empty if there is none."""
+    """Return the certificates of a Secret without its other content; empty if it has none."""
     secret = resources.secrets.get(name)
     value = secret.value(_CA_KEY) if secret is not None else None
     found = _CERTIFICATE.findall(value.reveal()) if value is not None else []

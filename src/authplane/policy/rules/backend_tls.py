@@ -52,7 +52,7 @@ Tls: TypeAlias = BackendTls | TlsRefused
 
 @dataclass(frozen=True, slots=True)
 class TlsStanding:
-    """How it stands with a policy at one of its targets."""
+    """The status of a policy at one of its targets."""
 
     service: ObjectName
     section: str
@@ -63,7 +63,7 @@ class TlsStanding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsPolicyStanding:
-    """How it stands with a policy."""
+    """The status of a policy."""
 
     ref: Ref
     generation: int
@@ -78,7 +78,7 @@ class BackendTlsPolicies:
     services: Mapping[ObjectName, Mapping[str, Tls]] = field(default_factory=lambda: MappingProxyType({}))
     """By the name of a port; the empty name is the whole Service."""
     closed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Namespaces with a policy of which nobody knows for which Services it is, and what to say of that.
+    """Namespaces with a policy whose targets cannot be read, and the message about it.
 
     The empty one stands for all.
     """
@@ -107,7 +107,7 @@ class BackendTlsPolicies:
 
 
 def read_backend_tls(resources: Resources) -> BackendTlsPolicies:
-    """Read every policy; of two for the same the older holds, then the one whose name comes first."""
+    """Read every policy; of two for the same target the older applies, then the one whose name comes first."""
     if not (resources.backend_tls_policies or resources.broken_tls_policies):
         return _NONE
     services: dict[ObjectName, dict[str, Tls]] = {}

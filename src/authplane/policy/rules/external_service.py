@@ -29,7 +29,7 @@ class OverHttp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalService:
-    """A Service that is asked, and how."""
+    """An external service, and how to call it."""
 
     service: ObjectName
     port: int
@@ -42,7 +42,7 @@ class ExternalService:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A service that cannot be asked, and why: it is not there, or must not be referred to."""
+    """A service that cannot be called, and why: it does not exist, or the reference is not permitted."""
 
     reason: str
     message: str

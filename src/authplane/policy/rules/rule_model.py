@@ -1,4 +1,4 @@
-"""Who may do what: rules as values, the same for whoever enforces them."""
+"""Rules as values: who may do what, the same for every enforcement point."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -19,7 +19,7 @@ from authplane.policy.rules.external_service import Destination
 
 @dataclass(frozen=True, slots=True)
 class AnySource:
-    """Everybody, with an identity that says nothing."""
+    """Every sender, with an empty identity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Oidc:
-    """Whoever has a token of this issuer, for one of these audiences, with one of these scopes."""
+    """A sender with a token of this issuer, for one of these audiences, with one of these scopes."""
 
     issuer: IssuerUrl
     audiences: frozenset[str] = frozenset()
     """Empty does not look at the audience."""
     scopes: tuple[str, ...] = ()
-    """Any one suffices; empty asks for none."""
+    """Any one suffices; empty requires none."""
     names: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ Source: TypeAlias = AnySource | Spiffe | Account | Oidc
 
 
 def issuers_of(source: Source) -> frozenset[str]:
-    """Return the addresses of the issuers whose tokens can make somebody this source."""
+    """Return the URLs of the issuers whose tokens can identify this source."""
     match source:
         case AnySource():
             return frozenset()
@@ -102,7 +102,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpGrant:
-    """Calls of any of these methods, and of the base protocol if that is said."""
+    """Calls of any of these methods, and of the base protocol if ``base`` is set."""
 
     methods: tuple[Method | Family, ...] = ()
     base: bool = False
@@ -110,7 +110,7 @@ class McpGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inline:
-    """Requests that are all of what is given here; each part that is empty or None asks for nothing."""
+    """Requests that meet every condition given here; an empty or None part is no condition."""
 
     mcp: McpGrant | None = None
     methods: frozenset[str] = frozenset()
@@ -159,7 +159,7 @@ class Rule:
     base: bool = False
     """Whether the source may use the base protocol because it is granted something."""
     cheap: tuple[tuple[str, Entry], ...] = field(init=False, repr=False, compare=False)
-    """The entries that need nobody else, with what they are called."""
+    """The entries that need no external service, with their names."""
     asked: tuple[tuple[str, Asked], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

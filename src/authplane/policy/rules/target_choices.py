@@ -1,4 +1,4 @@
-"""What a backend or a Gateway chooses for the policies before it, in its annotations."""
+"""The annotations by which a backend or a Gateway chooses how its policies are enforced."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
@@ -10,7 +10,7 @@ from authplane.policy.rules.access_settings import BodyInspection, Placement
 PLACEMENT: Final = "authplane.dev/placement"
 BODY_INSPECTION: Final = "authplane.dev/body-inspection"
 IDLE_TIMEOUT: Final = "authplane.dev/idle-timeout"
-"""Of MCP servers; it is for whoever builds routes to them."""
+"""Of MCP servers; the control plane uses it for routes to them."""
 _OURS: Final = "authplane.dev/"
 
 _Choice = TypeVar("_Choice", Placement, BodyInspection)
@@ -18,7 +18,7 @@ _Choice = TypeVar("_Choice", Placement, BodyInspection)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """What is written; None says nothing, and then something else decides."""
+    """The annotations of a resource; None where one is not set."""
 
     placement: Placement | None = None
     body_inspection: BodyInspection | None = None
@@ -28,7 +28,7 @@ NOTHING_CHOSEN: Final = Chosen()
 
 
 def parse_chosen(annotations: Mapping[str, str], problems: Problems, *, of_backend: bool) -> Chosen:
-    """Read what a resource chooses; what cannot be read is reported and counts as the stricter choice."""
+    """Read the annotations of a resource; an invalid one is reported and counts as the stricter choice."""
     known = (PLACEMENT, BODY_INSPECTION, *([IDLE_TIMEOUT] if of_backend else ()))
     _warn_of_unknown(annotations, known, problems)
     if PLACEMENT not in annotations and BODY_INSPECTION not in annotations:
@@ -40,7 +40,7 @@ def parse_chosen(annotations: Mapping[str, str], problems: Problems, *, of_backe
 
 
 def pick_strictest(written: Iterable[_Choice | None], strict: _Choice, otherwise: _Choice) -> _Choice:
-    """Return the strictest of what several resources choose, or what holds if none of them chooses anything."""
+    """Return the strictest choice of several resources, or ``otherwise`` if none chooses."""
     found = [each for each in written if each is not None]
     return strict if strict in found else found[0] if found else otherwise
 
