@@ -136,7 +136,11 @@ async def test_a_secret_that_everybody_can_read_is_a_warning_and_is_not_shown(
     async with server.running("htpasswd", "--file", str(users), "--engine", "grpcio", *tls, admin=False):
         pass
     said = [line.text for line in server.lines]
-    named = [file for file in (users, key) if any("can read a secret" in line and str(file) in line for line in said)]
+    named = [
+        file
+        for file in (users, key)
+        if any("secret file is readable by every user" in line and str(file) in line for line in said)
+    ]
     assert named == ([users, key] if warned else [])
     hidden = (*pair.key.reveal().decode().splitlines()[1:-1], users.read_text(encoding="utf-8").strip())
     assert not [line for line in said for secret in hidden if secret in line]

@@ -154,7 +154,9 @@ spec:
         async with run_process([*program, *server], sink=sink), run_process([*program, *gateway], sink=sink):
 
             async def started() -> bool:
-                return all(any(words in line for line in self.lines) for words in ("Ctrl-C to stop", "server listens"))
+                return all(
+                    any(words in line for line in self.lines) for words in ("Ctrl-C to stop", "service listening")
+                )
 
             await eventually(started, limit=START_LIMIT)
             yield

@@ -33,7 +33,7 @@ def doctor(
     ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Try what a folder relies on, from this machine, and print a remedy for each finding.
+    """Check from this machine everything that a folder relies on, and print a remedy for each finding.
 
     It connects to the policy server, issuers, authorization services and origins as Envoy and the policy server do,
     reads the end dates of certificates, compares the clock, and looks at ports and at the release of Envoy. All

@@ -48,7 +48,8 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
         ),
         "status": Entry("status:status", "Show the status of every resource, as Kubernetes would store it."),
         "doctor": Entry(
-            "doctor:doctor", "Try what a folder relies on, from this machine, and print a remedy for each finding."
+            "doctor:doctor",
+            "Check from this machine everything that a folder relies on, and print a remedy for each finding.",
         ),
         "decisions": Entry(
             "decisions:decisions",

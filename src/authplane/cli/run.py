@@ -33,7 +33,7 @@ ResetOption: TypeAlias = Annotated[
     bool, Option("--reset", help="Create the quickstart again. A backup folder keeps files that you changed.")
 ]
 ModeOption: TypeAlias = Annotated[
-    Mode, Option(help='What the authorization service grants: all requests, or paths that contain "allow".')
+    Mode, Option(help='Requests that the authorization service allows: all, or paths that contain "allow".')
 ]
 AuthserverOption: TypeAlias = Annotated[
     str, Option(help="Address of the authorization service. An empty value runs none.")
