@@ -1,8 +1,8 @@
 """A call as filters see it, and their verdicts.
 
-A filter is a generator: it looks at the call, yields an effect if it needs something on the way, is sent the outcome,
-and returns what shall happen. One driver runs it on asyncio, another on threads; both close it in the end, so that it
-lets go of what it holds also when the call is cancelled.
+A filter is a generator: it reads the call, yields an effect if it needs something, receives the outcome, and returns a
+verdict. One driver runs it on asyncio, another on threads. Both close it in the end, so that it releases its resources
+when the call is cancelled.
 """
 
 from collections.abc import Callable, Generator
@@ -56,7 +56,7 @@ class Endpoint:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is one end: some servers can tell nothing of theirs, or only that it is any of the host."""
+        """Whether the address is known: some servers do not know theirs, or only that it is any address of the host."""
         address = parse_ip_address(self.address)
         return bool(self.address) and (address is None or not address.is_unspecified)
 
@@ -86,15 +86,15 @@ class Connection(Protocol):
 
     @property
     def local(self) -> Endpoint:
-        """Our own address."""
+        """The local address."""
 
     @property
     def certificate(self) -> PeerCertificate | None:
-        """What the peer proved; None without mutual TLS."""
+        """The peer's verified certificate; None without mutual TLS."""
 
     @property
     def own_principal(self) -> str:
-        """Who we are, by our own certificate; empty without TLS."""
+        """The principal of the local certificate; empty without TLS."""
 
     @property
     def tls_version(self) -> str:
@@ -102,7 +102,7 @@ class Connection(Protocol):
 
     @property
     def requested_server_name(self) -> str:
-        """The name that the client asked for in TLS; empty if it named none."""
+        """The server name (SNI) that the client sent; empty if it sent none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,19 +113,19 @@ class Call:
     path: str
     """``/package.Service/Method``."""
     authority: str | None
-    """None where the library does not tell."""
+    """None if grpcio does not provide it."""
     metadata: Metadata
     started: datetime
     remaining: float | None
     """Seconds to the deadline, None without one."""
     connection: Connection | None
-    """None on the client side, where there is none yet."""
+    """None on the client side, where no connection exists yet."""
     target: str = ""
-    """What a channel was made for; empty on the server side."""
+    """The target of the channel; empty on the server side."""
     route_metadata: FilterMetadata = NO_METADATA
-    """What the route of the call says to filters."""
+    """Metadata of the call's route."""
     cluster_metadata: FilterMetadata = NO_METADATA
-    """What the cluster says to filters that the call goes to; nothing on the server side."""
+    """Metadata of the call's cluster; empty on the server side."""
 
 
 # --- What a filter asks for on the way
@@ -166,7 +166,7 @@ class Wait:
 
 
 class Flight:
-    """Something that one call does and others wait for. Safe to use from several threads."""
+    """Work that one call does and others wait for. Thread-safe."""
 
     __slots__ = ("_ended", "_wake")
 
@@ -206,12 +206,12 @@ Outcome: TypeAlias = Answered | Unanswered | None
 
 
 class Change(Enum):
-    """What becomes of the values that a header has already. The numbers are those of the protocol."""
+    """The effect on existing values of a header. The numbers are those of the protocol."""
 
     APPEND = 0
-    """They stay, the new one is added."""
+    """Append the new value."""
     ADD_IF_ABSENT = 1
-    """If there are any, nothing changes."""
+    """Add the new value only if there is none."""
     OVERWRITE_OR_ADD = 2
     """Replace all values by the new one."""
     OVERWRITE_IF_EXISTS = 3
@@ -233,7 +233,7 @@ class Proceed:
 
     metadata: Metadata
     response_metadata: Metadata = ()
-    """Additions to the initial metadata of the response, for which nothing needs to be known of it."""
+    """Additions to the initial metadata of the response, independent of its content."""
     response_mutations: tuple[Mutation, ...] = ()
     """Further changes of the initial metadata of the response, in order, after those additions.
 

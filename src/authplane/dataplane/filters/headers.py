@@ -51,14 +51,14 @@ def is_protected(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Which headers a service may change."""
+    """The headers that a service may change."""
 
     disallow_all: bool = False
     disallow: Regex | None = None
     allow: Regex | None = None
-    """None allows all that nothing else disallows."""
+    """None allows all headers that no other rule disallows."""
     disallow_is_error: bool = False
-    """Whether an attempt fails the whole; otherwise it is skipped."""
+    """Whether a disallowed change invalidates the response; otherwise it is skipped."""
 
 
 NO_RULES: Final = Rules()
@@ -92,13 +92,13 @@ Drafts: TypeAlias = list[Mutation | Unfit]
 class Review:
     """Collects the allowed edits of a response.
 
-    What is malformed spoils the whole, and so does what is not allowed if the rules say so: even if it would change
-    nothing, and whatever stands around it.
+    A malformed edit invalidates the whole response, and so does a disallowed one if the rules say so, even if it would
+    change nothing.
     """
 
     rules: Rules
     unfit: Unfit | None = field(default=None, init=False)
-    """The first thing that spoils the whole."""
+    """The first problem that invalidates the response."""
 
     def mutations(self, drafts: Drafts) -> tuple[Mutation, ...]:
         """Return the changes that may be made."""

@@ -1,7 +1,7 @@
 """The supported filter types: a value that programs and tests build.
 
-A filter reads its configuration once, when the resource is judged, into a frozen and hashable value; that value builds
-what judges calls. Nothing here knows protobuf: a filter's ``wire`` module reads the bytes.
+A filter parses its configuration once, when the resource arrives, into a frozen and hashable value. That value builds
+the running filter. This module does not use protobuf: a filter's ``wire`` module parses the bytes.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -42,7 +42,7 @@ Raw: TypeAlias = Packed | Structured
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """How far the server that delivered a resource is trusted."""
+    """The trust in the xDS server that sent a resource."""
 
     trusted: bool = False
     """Whether it may name any service and any credentials."""
@@ -97,16 +97,16 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What a filter is built with, besides its configuration."""
+    """The context that a filter is built with, besides its configuration."""
 
     random: Callable[[], float]
-    """Draws a number of at least 0 and less than 1, independent of all others."""
+    """Returns a random number from 0 to 1, excluding 1."""
     monotonic: Callable[[], float]
-    """Seconds, for what a filter remembers."""
+    """Returns the time in seconds, for cached values."""
     count: Callable[[str, str], None] = lambda _metric, _target: None
     """Adds one to a metric; the target is empty on the server side."""
     tell: Callable[[str], None] = lambda _sentence: None
-    """Takes a sentence for the log: why a filter could not do its work."""
+    """Logs a sentence about a failure of a filter."""
     kept: Kept = field(default_factory=Kept)
 
 
@@ -135,7 +135,7 @@ ParseOverride: TypeAlias = Callable[[Packed, Scope], Hashable | tuple[Problem, .
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterType:
-    """A kind of filter."""
+    """A filter type."""
 
     type_urls: tuple[str, ...]
     """Messages that configure it; with or without a prefix such as ``type.googleapis.com/``."""
@@ -143,7 +143,7 @@ class FilterType:
     """Messages that override its configuration; none if it cannot be overridden."""
     sides: frozenset[Side]
     terminal: bool = False
-    """Whether it ends a chain, and every chain ends with such a one."""
+    """Whether the filter ends a chain; every chain ends with such a filter."""
     parse: Parse
     parse_override: ParseOverride | None = None
     parse_structured: Callable[[Structured, Scope], FilterConfig | tuple[Problem, ...]] | None = None
@@ -156,23 +156,23 @@ class FilterType:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The kinds of filters by the full names of their messages."""
+    """Filter types by full names of their messages."""
 
     configs: Mapping[str, FilterType]
     overrides: Mapping[str, FilterType]
 
     @classmethod
     def of(cls, *types: FilterType) -> "Registry":
-        """Make a registry; two kinds cannot be configured by one message."""
+        """Return a registry; raises `ValueError` if two types have the same message."""
         return cls(_by_name(types, lambda each: each.type_urls), _by_name(types, lambda each: each.override_urls))
 
     @property
     def types(self) -> tuple[FilterType, ...]:
-        """Every kind once."""
+        """Every type once."""
         return tuple(dict.fromkeys(self.configs.values()))
 
     def adding(self, *types: FilterType) -> "Registry":
-        """Return a registry with more kinds, such as a user's own."""
+        """Return a registry with further types, such as your own."""
         return Registry.of(*self.types, *types)
 
 

@@ -1,4 +1,4 @@
-"""The filter: its configuration, and what it does with a call."""
+"""The ext_authz filter (gRFC A92): its configuration, and the authorization of a call."""
 
 from collections.abc import Generator
 from dataclasses import replace
@@ -36,7 +36,7 @@ from authplane.matching.fractions import ALWAYS, Fraction, is_drawn
 FAILURE_MARK: Final = "x-envoy-auth-failure-mode-allowed"
 """The request header that marks a call without a decision (failure_mode_allow_header_add)."""
 MOST_BYTES: Final = 512 * 1024
-"""How large a check may be; services refuse larger ones, so that a client could choose to have no decision."""
+"""Maximum size of a check. Services reject larger ones, so a client could otherwise force a call without a decision."""
 
 _TOO_LARGE: Final = Stop(
     code=Code.RESOURCE_EXHAUSTED, message="the request metadata is too large for an authorization check"
@@ -48,15 +48,15 @@ _DISABLED: Final = "authorization is disabled for this call, and deny_at_disable
 
 @dataclass(frozen=True, slots=True)
 class FailOpen:
-    """Let the call through when there is no decision."""
+    """Allow the call without a decision."""
 
     mark_request: bool = False
-    """Add ``x-envoy-auth-failure-mode-allowed: true`` to it."""
+    """Add ``x-envoy-auth-failure-mode-allowed: true`` to the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailClosed:
-    """Refuse the call when there is no decision."""
+    """Deny the call without a decision."""
 
 
 FailurePolicy: TypeAlias = FailOpen | FailClosed
@@ -66,28 +66,28 @@ SHOWN_BY_DEFAULT: Final = Shown()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtAuthz:
-    """How calls are authorized."""
+    """The configuration of the filter."""
 
     service: GrpcService
     enabled: Fraction = ALWAYS
-    """The calls that are checked; which ones is drawn anew for each."""
+    """The share of calls that are checked, drawn for each call."""
     deny_at_disable: bool = False
-    """Whether the calls that are not checked are refused; otherwise they go on as they are."""
+    """Whether unchecked calls are denied; otherwise they are allowed."""
     on_failure: FailurePolicy = FAIL_CLOSED
     error_code: Code = Code.PERMISSION_DENIED
-    """How calls end that are refused without a decision."""
+    """The status of calls that are denied without a decision."""
     shown: Shown = SHOWN_BY_DEFAULT
     rules: Rules = NO_RULES
     a102_append: bool = False
-    """Whether a change of a header that does not say what becomes of older values adds to them, as gRFC A102 has it.
+    """Whether a header change without append_action appends to old values, as in gRFC A102.
 
-    Otherwise it replaces them: a client cannot keep a forged header beside that of the service.
+    Otherwise it replaces them, so that a client cannot keep a forged header beside that of the service.
     """
     caching: Caching | None = None
-    """None asks about every call, as gRFC A92 has it."""
+    """None sends a check for every call, as in gRFC A92."""
 
     def build(self, state: State, override: object | None) -> Running:
-        """Make the filter. Overrides have nothing that counts."""
+        """Create the filter; overrides have no effective fields."""
         del override
         caching = self.caching
         if caching is None:
@@ -103,7 +103,7 @@ _Judging: TypeAlias = Generator[Effect, EffectOutcome, Outcome]
 
 
 class _ExtAuthzFilter:
-    """Asks about each call."""
+    """Sends a check for each call."""
 
     __slots__ = ("_cache", "_config", "_questions", "_state")
 
@@ -114,7 +114,7 @@ class _ExtAuthzFilter:
         self._cache = cache
 
     def run(self, call: Call) -> Flow:
-        """Ask the authorization service about the call, and do what it says."""
+        """Send a check to the authorization service, and apply its decision."""
         config = self._config
         if config.enabled is not ALWAYS and not is_drawn(config.enabled, self._state.random()):
             self._count(call, "filter_disabled")
@@ -169,7 +169,7 @@ class _ExtAuthzFilter:
                 assert_never(self._config.on_failure)
 
     def _learn(self, call: Call, cache: DecisionCache, key: bytes) -> _Judging:
-        """Decide and remember it; of equal calls at one time only one asks."""
+        """Decide and cache the decision; equal calls at the same time share one check."""
         flight, leads = cache.board(key)
         if not leads:
             yield Until(flight)
@@ -233,7 +233,7 @@ _CACHE_METRICS: Final = {
 
 
 def _ask_of(service: GrpcService, request: bytes, timeout: float | None, trace: Metadata) -> Ask:
-    """Do what ``Ask(...)`` does, in half the time: every check makes one."""
+    """Create an ``Ask`` in half the time of its constructor: every check needs one."""
     ask = _new(Ask)
     _put_channel(ask, service.channel)
     _put_method(ask, METHOD)
@@ -250,6 +250,6 @@ _put_channel, _put_method, _put_request, _put_timeout, _put_metadata = (
 
 
 def _unmarked(call: Call) -> Call:
-    """Drop what a client wrote where only we say that there was no decision."""
+    """Remove the failure mark from the metadata of a client; only the filter may set it."""
     metadata = without(call.metadata, FAILURE_MARK)
     return call if metadata is call.metadata else replace(call, metadata=metadata)

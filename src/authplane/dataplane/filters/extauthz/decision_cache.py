@@ -1,7 +1,7 @@
 """Caches decisions. This goes beyond gRFC A92 and is off by default.
 
-What stands for a call is everything that the service is shown of it, except the time and the client's port: two calls
-share a decision only if the service could not tell them apart.
+The key of a call covers everything that a check shows to the service, except the time and the client's port: two calls
+share a decision only if the service could not distinguish them.
 """
 
 from collections import OrderedDict
@@ -15,9 +15,9 @@ from authplane.dataplane.filters.extauthz.service_decision import Allow, Decisio
 from authplane.xds.bootstrap.jwt_token import Token, parse_token
 
 IDENTITY: Final = "authorization"
-"""The header that always counts."""
+"""The header that is always part of the key."""
 _LARGEST: Final = 16_384
-"""Bytes of headers beyond which a decision is not remembered."""
+"""Maximum bytes of headers of a cached decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,15 +25,15 @@ class Caching:
     """The lifetimes of cached decisions, and the calls that share them."""
 
     headers: tuple[str, ...] = ()
-    """Headers that the service decides by, besides ``authorization``. It is shown no others."""
+    """Headers that the service decides by, besides ``authorization``. Checks contain no others."""
     allow_ttl: float = 10.0
-    """Seconds for which a call stays allowed at most."""
+    """Maximum seconds that an allowed call stays cached."""
     deny_ttl: float = 1.0
-    """Seconds for which a call stays denied at most; 0 remembers no denials."""
+    """Maximum seconds that a denied call stays cached; 0 caches no denials."""
     most: int = 10_000
-    """How many decisions are remembered; the one that was used longest ago goes first."""
+    """Maximum number of cached decisions; the least recently used one is dropped first."""
     by_address: bool = True
-    """Whether the service is shown the client's address; if not, clients at different addresses share decisions."""
+    """Whether checks contain the client's address; if not, clients at different addresses share decisions."""
 
     def __post_init__(self) -> None:
         if self.most < 1 or self.allow_ttl < 0 or self.deny_ttl < 0:
@@ -44,7 +44,7 @@ class Caching:
 
 
 class DecisionCache:
-    """Decisions that were made not long ago, and the checks that are under way. Safe to use from several threads."""
+    """Recent decisions and pending checks. Thread-safe."""
 
     __slots__ = ("_caching", "_decisions", "_flights")
 
@@ -58,7 +58,7 @@ class DecisionCache:
 
     @property
     def headers(self) -> tuple[str, ...]:
-        """The names of the headers that count."""
+        """The names of the headers in the key."""
         return self._caching.headers
 
     def find(self, key: bytes, now: float) -> Decision | None:
@@ -78,7 +78,7 @@ class DecisionCache:
         return None
 
     def add(self, key: bytes, decision: Decision, now: float, lifetime: float | None) -> None:
-        """Remember a decision; never longer than the service allows, nor than ``lifetime`` seconds."""
+        """Cache a decision, at most as long as the service allows and at most ``lifetime`` seconds."""
         ttl = self._caching.allow_ttl if isinstance(decision, Allow) else self._caching.deny_ttl
         ttl = min(limit for limit in (ttl, decision.max_age, lifetime) if limit is not None)
         if ttl <= 0 or _size(decision) > _LARGEST:
@@ -97,15 +97,15 @@ class DecisionCache:
         return flight, flight is mine
 
     def land(self, key: bytes, flight: Flight) -> None:
-        """End a check, decided or not."""
+        """End a pending check, with or without a decision."""
         self._flights.pop(key, None)
         flight.end()
 
 
 def lifetime_of(metadata: Metadata, names: tuple[str, ...], now: datetime) -> float | None:
-    """Return how many seconds the tokens among some headers live; None if none of them says so.
+    """Return the remaining lifetime of the tokens in headers, in seconds; None if no token has one.
 
-    They are not verified: that is for the service, and a token that lies about its end shortens only this.
+    Tokens are not verified here: the service does that, and a forged lifetime only shortens the cache entry.
     """
     ends = [
         token.expires

@@ -21,8 +21,8 @@ _LONGEST_BINARY: Final = 64
 def trace_of(metadata: Metadata, ours: Metadata) -> Metadata:
     """Return the headers of the trace that a call is part of; those that the configuration sets are left out.
 
-    A client chooses them. What is malformed or long is dropped, as a check that cannot be sent for it would be one
-    without a decision, and that is what lets a call pass where a service that fails is to stop nobody.
+    A client chooses these values. Malformed or long ones are dropped: a check that cannot be sent has no decision, and
+    FailOpen would then allow the call.
     """
     found = [pair for pair in metadata if pair[0] in _NAMES]
     if not found:

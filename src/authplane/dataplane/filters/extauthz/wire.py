@@ -1,4 +1,4 @@
-"""``ExtAuthz`` to our value, and the filter as the registry knows it."""
+"""Parses ``ExtAuthz``, and defines the filter type for the registry."""
 
 from collections.abc import Iterable
 from typing import Final, Literal
@@ -29,7 +29,7 @@ OVERRIDE_NAME: Final = "envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtAuthzOptions:
-    """What a program adds to the configuration that xDS brings."""
+    """Settings of a program in addition to the configuration from xDS."""
 
     check_request: CheckForm | Literal["a92", "envoy"] = CheckForm.A92
     a102_append: bool = False
@@ -49,7 +49,7 @@ ALL_ON: Final = FeatureFlags()
 
 
 def ext_authz_type(options: ExtAuthzOptions = DEFAULT_OPTIONS, flags: FeatureFlags = ALL_ON) -> FilterType | None:
-    """Make the filter for a registry; None if it is switched off for clients and for servers."""
+    """Return the filter type for a registry; None if it is disabled for clients and servers."""
     switches = ((Side.CLIENT, flags.ext_authz_on_client), (Side.SERVER, flags.ext_authz_on_server))
     sides = frozenset(side for side, on in switches if on)
     if not sides:
@@ -78,7 +78,7 @@ def parse_ext_authz(
 
 
 def parse_ext_authz_override(packed: Packed, scope: Scope) -> ExtAuthzOverride | tuple[Problem, ...]:
-    """Read an override, to see that it is one."""
+    """Check that an override can be decoded."""
     del scope
     try:
         pb.ExtAuthzPerRoute.FromString(packed.value)

@@ -1,4 +1,4 @@
-"""Channels for targets of xDS."""
+"""Channels to xDS targets."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -29,17 +29,17 @@ SCHEME: Final = "xds:"
 
 @dataclass(frozen=True, slots=True)
 class XdsChannelCredentials:
-    """TLS as the cluster says; what it says nothing of is up to the fallback, of which None is plain text."""
+    """Use the TLS settings of the cluster, or the fallback if it has none; None means plaintext."""
 
     fallback: grpc.ChannelCredentials | None
 
 
 @dataclass(frozen=True, slots=True)
 class XdsTarget:
-    """What a target of xDS names."""
+    """The parts of an xDS target."""
 
     authority: str
-    """What calls name as their authority."""
+    """The authority of calls."""
     listener: str
 
 

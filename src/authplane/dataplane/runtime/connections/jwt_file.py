@@ -1,8 +1,8 @@
-"""JWTs from a file as credentials of grpcio's calls.
+"""Call credentials for grpcio with a JWT from a file.
 
-grpcio makes UNAVAILABLE of every failure of call credentials. Our channels and interceptors know better: a call without
-a usable token fails with the status that gRFC A97 says. They attach the same credentials, so grpcio itself sees to it
-that no token goes over a connection that others can read.
+grpcio turns every failure of call credentials into UNAVAILABLE. The channels and interceptors of authplane use the
+status of gRFC A97 for a call without a usable token. They attach the same credentials, so grpcio ensures that no token
+is sent over a plaintext connection.
 """
 
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Whether a server serves."""
+"""The serving states of a server."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -15,7 +15,7 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class NotServing:
-    """The server takes no connections at an address."""
+    """The server accepts no connections on an address."""
 
     address: str
     why: str
@@ -23,4 +23,4 @@ class NotServing:
 
 ServingState: TypeAlias = Serving | NotServing
 Told: TypeAlias = Callable[[ServingState], None]
-"""Told of each change; on a thread of the client of xDS, or on the event loop."""
+"""Receives each change, on a thread of the xDS client or on the event loop."""

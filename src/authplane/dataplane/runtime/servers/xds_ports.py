@@ -31,7 +31,7 @@ NOT_CONFIGURED: Final = FixedRules(Routed(stop=Stop(code=Code.UNAVAILABLE, messa
 
 @dataclass(frozen=True, slots=True)
 class XdsServerCredentials:
-    """TLS as the Listener says; what it says nothing of is up to the fallback, of which None is plain text."""
+    """Use the TLS settings of the Listener, or the fallback if it has none; None means plaintext."""
 
     fallback: grpc.ServerCredentials | None
 
@@ -46,7 +46,7 @@ def refuse_xds(credentials: object) -> None:
 
 
 class NotServableError(Exception):
-    """A Listener asks for what this server cannot do."""
+    """The server does not support a setting of the Listener."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Port:
     reservation: socket.socket
 
     def open(self, server: "grpc.Server | grpc.aio.Server", credentials: grpc.ServerCredentials | None) -> None:
-        """Let a server take connections here; raises `RuntimeError` if it cannot."""
+        """Let a server accept connections here; raises `RuntimeError` if it cannot."""
         if credentials is None:
             server.add_insecure_port(self.address)
         else:
@@ -123,15 +123,15 @@ def _bound_socket(host: str, port: int) -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a Listener asks of the server that takes its connections."""
+    """The requirements of a Listener for the server that accepts its connections."""
 
     tls: ServerTls | None
     listener: ServerListener | None = None
-    """The Listener itself, if connections that were made before it changed shall end."""
+    """The Listener itself, if old connections must end when it changes."""
 
 
 def demand_of(port: Port, listener: ServerListener, *, drains: bool) -> Demand:
-    """Tell what a Listener asks for; raises `NotServableError`."""
+    """Return the requirements of a Listener; raises `NotServableError`."""
     whole = listener if drains else None
     if not isinstance(port.credentials, XdsServerCredentials):
         return Demand(None, whole)

@@ -1,6 +1,6 @@
-"""Client status discovery: what the xDS clients of this process have been told, for those who debug.
+"""Client status discovery (CSDS): shows the configuration of the xDS clients of this process, for debugging.
 
-Those who may ask are people on this machine and peers with a certificate, unless the caller says otherwise.
+By default, peers on this machine and peers with a verified certificate may read it.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ SERVICE: Final = "envoy.service.status.v3.ClientStatusDiscoveryService"
 
 AuthContext: TypeAlias = Mapping[str, object]
 Permitted: TypeAlias = Callable[[str, AuthContext], bool]
-"""Tells by the address of a peer and what is known of its identity whether it may ask."""
+"""Tells whether a peer may read the status, by its address and identity."""
 Clients: TypeAlias = Callable[[], Iterable[XdsClient | XdsClientThread]]
 """The clients there are at a time."""
 ThreadedClients: TypeAlias = Callable[[], Iterable[XdsClientThread]]
 
 
 def local_or_certified(peer: str, auth_context: AuthContext) -> bool:
-    """Permit who is on this machine, and who has shown a certificate that was verified."""
+    """Permit peers on this machine, and peers with a verified certificate."""
     if auth_context.get("x509_pem_cert"):
         return True
     family, _, address = unquote(peer).partition(":")

@@ -1,6 +1,6 @@
-"""Those inputs as messages: each is a ``TypedStruct``, so that whoever does not know it refuses it.
+"""Parses the native inputs: each is a ``TypedStruct``, so that servers without support reject it.
 
-They stand in an override that other servers leave out, as it is optional and of a type that overrides no filter there.
+They are part of an optional override. Other servers skip it, because its type overrides none of their filters.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What an authorization service is shown of a call."""
+"""The parts of a call that a check contains."""
 
 from enum import Enum
 
@@ -12,11 +12,11 @@ class CheckForm(Enum):
     A92 = "a92"
     """``header_map`` only, and no ``host``."""
     ENVOY = "envoy"
-    """Also ``headers`` and ``host``, which is where servers that were made for Envoy look."""
+    """Also ``headers`` and ``host``, which services for Envoy read."""
 
 
 def check_form(said: object) -> CheckForm:
-    """Return the form that a program names, by its member or by its value; raises `ValueError`."""
+    """Return the form of a member or its value; raises `ValueError`."""
     try:
         return CheckForm(said)
     except ValueError:
@@ -25,14 +25,14 @@ def check_form(said: object) -> CheckForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """Which parts of a call go into a check."""
+    """The parts of a call that a check contains."""
 
     disallowed_headers: StringMatchers = ()
-    """Headers that are left out in any case."""
+    """Headers that are never sent."""
     allowed_headers: StringMatchers = ()
-    """Of the others, those that go in; without a list all do."""
+    """Headers that are sent; without a list, all others are."""
     only_headers: frozenset[str] | None = None
-    """If there is such a set, nothing else goes in whatever the lists say."""
+    """If set, only these headers are sent, whatever the lists contain."""
     peer_certificate: bool = False
     peer_address: bool = True
     form: CheckForm = CheckForm.A92
@@ -42,7 +42,7 @@ class Shown:
 
 
 def shows_header(shown: Shown, name: str) -> bool:
-    """Tell whether a header goes into a check; its name is in lower case."""
+    """Tell whether a check contains a header; the name is in lower case."""
     if shown.only_headers is not None and name not in shown.only_headers:
         return False
     if matches_any(shown.disallowed_headers, name):

@@ -1,4 +1,4 @@
-"""A service on the side."""
+"""A service that filters call, such as an authorization service."""
 
 from collections.abc import Hashable
 from typing import Final, TypeAlias
@@ -10,19 +10,19 @@ from authplane.dataplane.filters.headers import is_protected, name_fault, value_
 from authplane.xds.bootstrap.credentials import ChannelCredentials
 
 LONGEST: Final = 3e9
-"""Seconds that a call may take at most, about a century: grpcio's clock ends before it is three."""
+"""Maximum timeout in seconds, about a century: grpcio's clock overflows within three."""
 
 
 @dataclass(frozen=True, slots=True)
 class XdsOr:
-    """What the cluster says, for a target of xDS; something else where it says nothing."""
+    """The credentials of the cluster for an xDS target; the fallback if it has none."""
 
     fallback: "NamedChannelCredentials"
 
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """Each call has the token as its ``authorization``, on private connections only."""
+    """Calls send the token as ``authorization``, on encrypted connections only."""
 
     token: Secret[str]
 
@@ -32,7 +32,7 @@ NamedChannelCredentials: TypeAlias = ChannelCredentials | XdsOr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedCredentials:
-    """What a trusted xDS server names as credentials."""
+    """Credentials that a trusted xDS server names."""
 
     channel: NamedChannelCredentials
     calls: tuple[AccessToken, ...] = ()
@@ -41,7 +41,7 @@ class NamedCredentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideChannel:
-    """What makes a channel: equal ones are the same channel, before and after an update."""
+    """The key of a channel: equal keys share a channel, also across updates."""
 
     target: str
     credentials: Hashable
@@ -50,13 +50,13 @@ class SideChannel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcService:
-    """How to call a service."""
+    """The channel, timeout and metadata of calls to a service."""
 
     channel: SideChannel
     timeout: float | None = None
     """Seconds that a check may take; None means the deadline of the checked call."""
     metadata: Metadata = ()
-    """Goes with every call."""
+    """Sent with every call."""
 
     def __post_init__(self) -> None:
         # Raise early: with these values every check fails, and with FailOpen every call would be allowed.
