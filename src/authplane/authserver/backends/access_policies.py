@@ -15,7 +15,7 @@ from authplane.policy.verdicts.verdict import Verdict, VerdictFlow
 
 
 class AccessPolicies:
-    """Decides by the policies that were published last; nobody is let in before the first are.
+    """Decides by the policies that were published last; it is unavailable before the first `publish`.
 
     ``unnamed`` is what those checks are about that name neither a backend nor a Gateway.
     """

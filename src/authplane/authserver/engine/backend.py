@@ -22,4 +22,4 @@ class Backend(Protocol):
         """What logs call it."""
 
     def decide(self, request: Request, now: datetime) -> Judgement | JudgementFlow:
-        """Judge one request: at once, or in a flow that asks for something first."""
+        """Decide one request: at once, or in a flow that requires an effect first."""

@@ -41,7 +41,7 @@ Condition: TypeAlias = ByContext | ByHost | ByPath
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A backend, the name that the operator gave it, and when it is asked: all conditions hold."""
+    """A backend, its name, and the conditions that must all match."""
 
     name: str
     conditions: tuple[Condition, ...]
@@ -109,7 +109,7 @@ def _holds(condition: Condition, request: Request) -> bool:
 
 
 def _is_host(wanted: str, host: str) -> bool:
-    # A gRPC service names no host: then no condition on it holds.
+    # A gRPC server sends no host: then no condition on the host matches.
     return bool(host) and (host == wanted or (wanted.startswith("*.") and host.endswith(wanted[1:])))
 
 

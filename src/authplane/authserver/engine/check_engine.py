@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Answer(NamedTuple):
-    """The reply to a check, with all that led to it: whoever records a decision reads it here.
+    """The reply to a check, with all that the decision log needs.
 
     A tuple and no dataclass: every check makes one, and this is made faster.
     """
@@ -41,7 +41,7 @@ AnswerFlow: TypeAlias = Generator[Effect, Outcome, Answer]
 
 
 class Pending(NamedTuple, Generic[T]):
-    """A check whose backend asks for something first."""
+    """A check whose backend requires an effect first."""
 
     backend: str
     flow: Generator[Effect, Outcome, T]
@@ -74,7 +74,7 @@ class CheckEngine:
         self._same = self.replies.same
 
     def check(self, body: bytes, now: datetime) -> Answer | Pending[Answer] | Failed:
-        """Judge a check: at once, or in a flow if the backend asks for something first. It does not raise."""
+        """Decide a check: at once, or in a flow if the backend requires an effect first. It does not raise."""
         name = self._nobody
         request: Request | Malformed | None = None
         try:

@@ -1,4 +1,4 @@
-"""Checks over plain HTTP: one request asks about another, and the status of the answer decides.
+"""Checks over plain HTTP: one request describes another, and the status of the response is the decision.
 
 A proxy takes 200 for an allowance and everything else for a denial, but for one thing: Envoy takes 5xx for "no
 decision" and may then let the call through. So only `Unavailable` is said with 5xx.
@@ -29,7 +29,7 @@ _REMOVE: Final = "x-envoy-auth-headers-to-remove"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameRequest:
-    """The question has the method, path, host and headers of the request itself, as Envoy asks."""
+    """The check has the method, path, host and headers of the request itself, as Envoy sends it."""
 
     prefix: str = ""
     """What the proxy puts before the path; a question without it is malformed."""
@@ -45,14 +45,14 @@ class ForwardedHeaders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginalHeaders:
-    """The question names the request in ``X-Original-Method`` and ``X-Original-URL``, as nginx is told to.
+    """The check names the request in ``X-Original-Method`` and ``X-Original-URL``, as nginx is configured.
 
     Only for a proxy that replaces what a client sends under these names.
     """
 
 
 Form: TypeAlias = SameRequest | ForwardedHeaders | OriginalHeaders
-"""How a proxy asks. It is chosen by configuration and never guessed: headers that are not expected mean nothing."""
+"""The form of checks. It is configured and never guessed: unexpected headers have no meaning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class _Asked:
 def check_http(
     choice: Choice, form: Form, question: Question, now: datetime
 ) -> HttpAnswer | Pending[HttpAnswer] | Failed:
-    """Judge a question: at once, or in a flow if the backend asks for something first. It does not raise."""
+    """Decide a check: at once, or in a flow if the backend requires an effect first. It does not raise."""
     name = choice.nobody
     request: Request | Malformed | None = None
     try:
@@ -166,7 +166,7 @@ def _parts(decision: Decision) -> tuple[int, tuple[tuple[str, str], ...], bytes]
             orders = ((_REMOVE, ",".join(removed)),) if removed else ()
             return 200, (*edits.set, *added, *orders), b""
         case Deny(http_status=status, headers=headers, body=body):
-            # A denial that stands in its body alone would be an allowance here, and 5xx no decision.
+            # A denial with status 200 and an error in its body would allow here, and 5xx would be no decision.
             told = status if 300 <= status < 500 else 403
             text = (*headers, ("content-type", "text/plain; charset=utf-8")) if _untyped(headers, body) else headers
             return told, text, body.encode(errors="replace")

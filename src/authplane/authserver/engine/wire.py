@@ -84,7 +84,7 @@ class CheckParser:
             if not fit_name(name.removeprefix(":")):
                 return "a header has an invalid name"
             if name == name.lower() and "_" not in name and not name.startswith(AUTH_SPELLINGS):
-                # Whoever sends ever new names costs the others time, and no room.
+                # A client that always sends new names costs time, but no memory.
                 if len(self.plain) >= _MOST_NAMES:
                     self.plain.clear()
                 self.plain.add(name)
@@ -126,7 +126,7 @@ def render_failure() -> bytes:
 
 
 class _Plain:
-    """Reads messages in which every header stands once and has one of the names that the parser knows."""
+    """Reads messages in which no header is repeated and the parser knows every name."""
 
     plain: Final = True
 
@@ -284,7 +284,7 @@ def _added(name: str, value: str) -> base_pb2.HeaderValueOption:
 
 
 def _option(name: str, value: str) -> base_pb2.HeaderValueOption:
-    """Say "do not append": in a request that replaces, in a denial it lets a name stand twice."""
+    """Say "do not append": in a request that replaces the header, in a denial it allows repeated names."""
     option = base_pb2.HeaderValueOption(header=base_pb2.HeaderValue(key=name, value=value))
     option.append.value = False
     return option

@@ -30,7 +30,7 @@ class TestServerPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePlan:
-    """A password file; without a realm its users hold in every one."""
+    """A password file; without a realm its users are in every realm."""
 
     path: str
     realm: str | None = None
@@ -75,7 +75,7 @@ BackendPlan: TypeAlias = TestServerPlan | HtpasswdPlan | PolicyPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchPlan:
-    """A backend, what it is called, and when it is asked."""
+    """A backend, its name, and the conditions under which it decides."""
 
     name: str
     when: tuple[Condition, ...] = ()
@@ -107,7 +107,7 @@ class FrontPlan:
 
     address: Address
     form: Form | None = None
-    """How HTTP checks are asked; without it gRPC is served."""
+    """The form of HTTP checks; without it the front serves gRPC."""
     tls: TlsPaths = TlsPaths()
     workers: int = 1
     """Processes that share the port; a unix socket has one, and so has grpcio."""
@@ -130,12 +130,12 @@ class ServerPlan:
     """What is served, where and how."""
 
     branches: tuple[BranchPlan, ...]
-    """Backends, of which the first that fits is asked."""
+    """The backends; the first that matches a request decides it."""
     fronts: tuple[FrontPlan, ...]
     """At most one of each protocol."""
     engine: Engine = Engine.GRPCIO
     public: bool = False
-    """Other machines may ask without a certificate, unless policies believe what they say."""
+    """Other machines may send checks without a client certificate, unless policies trust what they report."""
     admin: AdminSettings | None = None
     """Where health, readiness and metrics are served."""
     decision_log: str = "-"

@@ -145,7 +145,7 @@ def _without_user(host: str) -> str:
 
 
 def _without_parameters(path: str) -> str:
-    """Show a path up to its parameters: session ids stand there."""
+    """Show a path up to its parameters, which can contain session IDs."""
     # The first expression only saves time: it is much the faster one, and seldom finds anything.
     found = _PARAMETERS.search(path) if _SPECIAL.search(path) else None
     return _cut(path, _LONGEST_PATH) if found is None else f"{_cut(path[: found.start()], _LONGEST_PATH)}{_CUT}"

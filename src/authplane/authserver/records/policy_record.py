@@ -1,4 +1,4 @@
-"""What the decision log says of a decision by policies, besides what it says of every decision."""
+"""The fields of the decision log for a decision by policies."""
 
 from collections.abc import Iterable
 from json.encoder import encode_basestring_ascii as quoted
@@ -8,7 +8,7 @@ from authplane.policy.verdicts.verdict import Grounds, Shadowed
 
 
 def with_grounds(record: Record, grounds: Grounds) -> Record:
-    """Let a record say which rule decided, why, and who asked, as the policies saw it."""
+    """Add the rule that decided, its reason and the identity of the sender to a record."""
     return record._replace(
         rule=shown(grounds.rule), reason=shown(grounds.reason), identity=shown(grounds.identity) or record.identity
     )

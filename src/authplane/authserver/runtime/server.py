@@ -55,7 +55,7 @@ def serve_checks(plan: ServerPlan) -> None:
 
 
 def _secrets(plan: ServerPlan) -> tuple[str, ...]:
-    """Return the files that hold a key or passwords."""
+    """Return the files that contain a key or passwords."""
     users = (
         file.path for each in plan.branches if isinstance(each.backend, HtpasswdPlan) for file in each.backend.files
     )
@@ -124,7 +124,7 @@ def _front_here(made: Serving, front: FrontPlan) -> AbstractAsyncContextManager[
 
 @asynccontextmanager
 async def _in_workers(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
-    """Serve in workers; the port for people and Prometheus is the parent's, who asks them all."""
+    """Serve in workers; the parent serves the admin port and collects from all workers."""
     own = Metrics()
     async with AsyncExitStack() as stack:
         # Workers notice by themselves that a log file was moved away; the signal must not end us.
@@ -136,7 +136,7 @@ async def _in_workers(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
             pages = admin_pages(fleet, parts)
             await stack.enter_async_context(serve_admin(plan.admin, pages))
             await stack.enter_async_context(fleet.followed())
-        # The lines of the workers are written by a thread: who does not read them must not hold us up.
+        # A thread writes the lines of the workers: a slow reader must not delay the server.
         lines = stack.enter_context(open_decision_log(ToStandardOutput(), lost=own.lines_lost))
         bound = {}
         for front in plan.fronts:

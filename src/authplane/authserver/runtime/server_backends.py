@@ -1,4 +1,4 @@
-"""What a plan asks for, made: backends that run, and those who are told of their decisions."""
+"""Builds the parts of a plan: backends that run, and observers of their decisions."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -100,7 +100,7 @@ def _performing(pool: HashPool, made: Iterable[_Made]) -> Perform:
 
 
 def _observing(choice: Choice, observer: Callable[[str], Observer]) -> Observer | Observers:
-    """Return who is told of checks; where one backend gets every request, it is told of all."""
+    """Return the observer of checks; a single backend gets every check."""
     if choice.only is not None:
         return observer(choice.only.name)
     return Observers({branch.name: observer(branch.name) for branch in choice.branches}, observer(NOBODY))

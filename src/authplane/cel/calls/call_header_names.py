@@ -9,7 +9,7 @@ _HEADERS: Final = ("request", "headers")
 
 
 def with_small_names(node: Node) -> Node:
-    """Return an expression that asks for the same headers by their names in lower case; itself if it does already.
+    """Return the expression with header names in lower case; the same object if they already are.
 
     Who reads all headers has them by these names only.
     """

@@ -1,4 +1,4 @@
-"""Expressions about calls of gRPC: what gRFC A106 and A103 let them speak about, on each side."""
+"""Expressions about gRPC calls: the variables that gRFC A106 and A103 define for servers and clients."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -76,9 +76,9 @@ _ON_SERVERS: Final = (
 SERVER_CALLS: Final = Vocabulary(
     variables=_EVERYWHERE + _ON_SERVERS, functions=_FUNCTIONS, macros=frozenset({Macro.HAS})
 )
-"""What expressions of a server speak about."""
+"""The variables of expressions on a server."""
 CLIENT_CALLS: Final = Vocabulary(variables=_EVERYWHERE, functions=_FUNCTIONS, macros=frozenset({Macro.HAS}))
-"""What expressions of a client speak about: it has no connection yet."""
+"""The variables of expressions on a client, which has no connection yet."""
 
 _NUMERIC: Final = frozenset({
     "add_int64", "add_uint64", "add_double",

@@ -28,7 +28,7 @@ LARGEST: Final = 131_072
 def parse_checked(
     message: pb.CheckedExpr, vocabulary: Vocabulary, problems: Problems, result: Result = Result.BOOL
 ) -> Program | None:
-    """Read an expression that somebody else has checked, and check it; None is a problem."""
+    """Read an expression that another program has checked, and check it again; None after a problem."""
     if message.ByteSize() > LARGEST:
         said = f"The expression has {message.ByteSize()} bytes; the maximum is {LARGEST}. Shorten it."
         problems.add("ExpressionTooLarge", said)
@@ -61,7 +61,7 @@ def checked_expression(
 
 
 def _check_result(message: pb.CheckedExpr, result: Result, problems: Problems) -> None:
-    """Report an expression that is not even said to be what is wanted."""
+    """Report an expression whose declared result has the wrong type."""
     wanted = pb.Type.STRING if result is Result.STRING else pb.Type.BOOL
     if message.expr.id not in message.type_map:
         said = "The type of the result is not set. Compile the expression with a type checker."

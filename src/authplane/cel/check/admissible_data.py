@@ -26,7 +26,7 @@ _LARGEST_INTEGER: Final = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A value that was checked, as plain Python data. Whoever has it does not change it."""
+    """A value that was checked, as plain Python data. Do not change it."""
 
     value: Any
     size: int

@@ -1,4 +1,4 @@
-"""Checks the text of an expression: what the engine says of it, and what we do besides."""
+"""Checks the text of an expression: by the CEL engine, then by our own rules."""
 
 from typing import Any, Final
 

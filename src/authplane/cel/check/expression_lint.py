@@ -21,7 +21,7 @@ class Doubt(StrEnum):
 
     CONSTANT = "Constant"
     NEGATION_ONLY = "NegationOnly"
-    """It only says who may not: everybody else, and whoever has no such attribute at all, may."""
+    """It only excludes values: every other sender, and one without the attribute, is allowed."""
     UNGUARDED = "UnguardedField"
     ABSORBED_ERROR = "AbsorbedError"
     """One side of ``||`` can fail, which goes unnoticed if the other is true."""

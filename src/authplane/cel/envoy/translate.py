@@ -40,7 +40,7 @@ class Certified:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Whoever has a token: its claims are where the jwt_authn filter puts them under this key."""
+    """A sender with a token; the jwt_authn filter puts its claims under this key."""
 
     key: str
 
@@ -53,7 +53,7 @@ TRUE: Final = condition_nodes.literal(value=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A condition that Envoy takes: what it has matchers for, and the rest as an expression. Both must hold."""
+    """A condition for Envoy: native matchers, and an expression for the rest. Both must match."""
 
     check: Check = ALWAYS
     """Is looked at first, and never fails."""
@@ -72,7 +72,7 @@ class Condition:
 
     @property
     def always(self) -> bool:
-        """Whether it holds for every request."""
+        """Whether it is true for every request."""
         return self.check == ALWAYS and not self.expressed
 
     def and_then(self, other: "Condition") -> "Condition":

@@ -24,7 +24,7 @@ _PYTHON: Final[dict[Kind, type]] = {
 
 
 def evaluate(program: Program, lookup: Lookup) -> Outcome:
-    """Tell whether a program holds for what is known. Never raises."""
+    """Evaluate a program with the known data. Never raises."""
     data = build_data(program, lookup)
     if isinstance(data, Failed):
         return data

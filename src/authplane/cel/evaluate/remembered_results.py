@@ -38,7 +38,7 @@ class RememberedExpressions:
         self._known: dict[int, tuple[Program, dict[_Values, Outcome]]] = {}
 
     def __call__(self, program: Program, lookup: Lookup) -> Outcome:
-        """Tell whether a program holds for what is known."""
+        """Evaluate a program with the known data."""
         values = _values(program, lookup)
         if values is None:
             return self._evaluate(program, lookup)

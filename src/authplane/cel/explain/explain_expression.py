@@ -1,4 +1,4 @@
-"""Shows why a program holds or not: the value of every part of it, and what would have to change."""
+"""Shows why a program is true or not: the value of every part, and what must change."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
@@ -27,7 +27,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A value that whoever reads the explanation must not see."""
+    """A secret value, which the explanation must not show."""
 
 
 Value: TypeAlias = Shown | Hidden | Failed
@@ -54,7 +54,7 @@ class Explanation:
     outcome: Outcome
     root: Part
     hints: tuple[str, ...]
-    """What would have to change for it to hold; empty if it does, or if nothing simple would do."""
+    """What must change for it to be true; empty if it is, or if there is no simple change."""
 
 
 def explain(program: Program, lookup: Lookup, *, secret: Callable[[str], bool]) -> Explanation:

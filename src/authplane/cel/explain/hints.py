@@ -1,4 +1,4 @@
-"""What would have to change for an expression to hold, where that is simple to say."""
+"""Says what must change for an expression to be true, where that is simple."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -61,7 +61,7 @@ class Call(_Placed):
 
     function: str
     target: "Node | None"
-    """What stands before the dot of ``target.function(...)``."""
+    """The part before the dot of ``target.function(...)``."""
     args: tuple["Node", ...]
 
 

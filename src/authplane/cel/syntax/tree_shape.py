@@ -1,4 +1,4 @@
-"""What a tree means, apart from where its parts stand."""
+"""Compares trees without the positions of their parts."""
 
 from typing import Any, TypeAlias
 

@@ -1,4 +1,4 @@
-"""What an expression may speak about: variables with types, functions and macros; another set for each context."""
+"""The vocabulary of expressions: typed variables, functions and macros, one set for each context."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -75,7 +75,7 @@ class Vocabulary:
     functions: frozenset[str] = FUNCTIONS
     macros: frozenset[Macro] = frozenset(Macro)
     hints: tuple[tuple[str, str], ...] = ()
-    """What to say of a name that people try and that does not exist."""
+    """Hints for names that users try and that do not exist."""
 
     @cached_property
     def by_name(self) -> Mapping[str, Variable]:
@@ -89,7 +89,7 @@ class Vocabulary:
 
     @cached_property
     def namespaces(self) -> frozenset[str]:
-        """What stands before the dots of names: ``request`` and ``request.mcp``."""
+        """The prefixes of names: ``request`` and ``request.mcp``."""
         parts = (each.name.split(".") for each in self.variables)
         return frozenset(".".join(each[:size]) for each in parts for size in range(1, len(each)))
 

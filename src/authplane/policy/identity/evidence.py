@@ -30,7 +30,7 @@ _NAMES_NOBODY: Final = frozenset({Why.NO_CERTIFICATE, Why.NOT_ONE_URI, Why.NOT_S
 
 
 class Evidence(Protocol):
-    """What one request proves. Each is asked for when a rule needs it, and once."""
+    """What one request proves. Each proof is computed once, when a rule needs it."""
 
     def spiffe_ids(self) -> tuple[str, ...]:
         """Return the SPIFFE ids that the peer has proved."""
@@ -136,7 +136,7 @@ class RequestEvidence:
         return self._workload().account
 
     def fault(self) -> Why | None:
-        """Return why the token stands for no workload."""
+        """Return why the token identifies no workload."""
         return self._workload().fault
 
     def token(self) -> Token:
@@ -168,7 +168,7 @@ class RequestEvidence:
         self._judgement = judgement
 
     def review(self) -> ReviewToken | None:
-        """Return what the cluster has to be asked before anything else; `reviewed` takes the outcome."""
+        """Return the token review that is required first; `reviewed` takes its outcome."""
         shown, authority = parse_bearer(self._request), self._reviewer()
         if not isinstance(shown, Bearer) or authority is None:
             return None
@@ -210,7 +210,7 @@ class RequestEvidence:
         return self._proved
 
     def _named(self) -> SpiffeId | ServiceAccount | NoIdentity | None:
-        """Return the workload that the token stands for; None if it is none that could."""
+        """Return the workload that the token identifies; None if it can identify none."""
         match self._judgement:
             case Projected(account=account):
                 return account

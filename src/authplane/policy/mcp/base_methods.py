@@ -27,11 +27,11 @@ class BaseMode(StrEnum):
     """To whom the base protocol is granted without a rule that names it."""
 
     ANY_SOURCE = "AnySource"
-    """To everybody; so it is in XAccessPolicy v0alpha0."""
+    """To every sender, as in XAccessPolicy v0alpha0."""
     MATCHED_SOURCE = "MatchedSource"
-    """To sources of rules that grant something. Others are asked for a token, and so learn where to get one."""
+    """To sources of rules that grant something. Other senders get a challenge, which says where to get a token."""
     EXPLICIT = "Explicit"
-    """To nobody; so it is in XAccessPolicy v1alpha1, whose rules name it."""
+    """To no sender, as in XAccessPolicy v1alpha1, whose rules name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ Cause: TypeAlias = NoToken | BadToken | MoreScope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """What a client is told; whatever is not fit for a header cannot be in it."""
+    """The parameters of a challenge; each is valid in a header."""
 
     realm: str
     resource_metadata: str = ""
@@ -81,7 +81,7 @@ def render_challenge(challenge: Challenge, cause: Cause) -> str:
 def _error(cause: Cause) -> list[str]:
     match cause:
         case NoToken():
-            # RFC 6750, 3.1: a request without credentials is told of no error.
+            # RFC 6750, 3.1: a challenge to a request without credentials names no error.
             return []
         case BadToken(why=why):
             # RFC 6750 §3: the description has printable ASCII without quotation marks and backslashes.

@@ -35,7 +35,7 @@ class _UnfitError(Exception):
 
 
 def mcp_context(call: McpCall) -> dict[str, Any] | Unfit:
-    """Return ``request.mcp``, or why nobody may see it.
+    """Return ``request.mcp``, or why expressions must not see it.
 
     ``params`` holds the arguments of a tool, and the parameters of any other method. ``tool_name`` is there for tools
     only, and nothing for what calls no method: who asks for it then gets an error, which denies. All numbers are

@@ -29,7 +29,7 @@ _VERSION: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 
 
 def read_message(body: bytes, front: Front, limits: McpLimits) -> McpCall | McpRefusal:
-    """Say what a message asks for, or why it is refused; whatever its sender wrote, this raises nothing."""
+    """Return the call of a message, or why it is refused. Never raises, whatever the sender wrote."""
     message = parse_json(body, limits.json)
     if not isinstance(message, dict):
         return refuse(_fault_of(message))

@@ -33,7 +33,7 @@ _LONGEST_MESSAGE: Final = 1024
 
 
 class DenialFormat(StrEnum):
-    """How a denial of a policy is told to a client that waits for an answer."""
+    """How a client that waits for a response gets a denial."""
 
     HTTP403 = "http403"
     """HTTP 403 with a JSON-RPC error."""
@@ -94,7 +94,7 @@ def render_insufficient_scope(id_: RpcId | None, challenge: Challenge, decision_
 
 
 def render_too_many(id_: RpcId | None, retry_after: int, decision_id: str = "") -> McpAnswer:
-    """Tell a client that its token was not verified, and when to retry: nothing is said about the token."""
+    """Say that the token was not verified, and when to retry, without details of the token."""
     later = ("retry-after", str(retry_after))
     if id_ is None:
         return McpAnswer(http_status=429, headers=(later,))

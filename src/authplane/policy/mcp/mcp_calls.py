@@ -1,4 +1,4 @@
-"""What a request to an MCP server asks for."""
+"""The calls that a request to an MCP server can make."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -41,7 +41,7 @@ class MethodCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """A message of the family ``notifications/`` without an id: nobody answers it."""
+    """A message of the family ``notifications/`` without an id; it gets no response."""
 
     method: str
     params: Mapping[str, Any] = field(repr=False)
@@ -51,7 +51,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientResponse:
-    """The client answers what the server asked it; until 2025-11-25."""
+    """The client's response to a request of the server; until 2025-11-25."""
 
     version: ProtocolVersion
     session: str = ""

@@ -47,7 +47,7 @@ class Fault(StrEnum):
     RESPONSE = "response_unexpected"
     PARAMS = "params"
     SUBJECT = "subject"
-    """The name, address or id of what is asked for is missing or none."""
+    """The name, URI or id of the subject is missing or invalid."""
     ARGUMENTS = "arguments"
     VERSION = "protocol_version_unknown"
     ENVELOPE = "envelope"

@@ -19,7 +19,7 @@ def read_mcp(  # noqa: PLR0913 (a request has as many parts)
     complete: bool,
     limits: McpLimits = DEFAULT_LIMITS,
 ) -> McpCall | McpRefusal:
-    """Say what an HTTP request asks an MCP server for, or why it is refused.
+    """Return the MCP call of an HTTP request, or why it is refused.
 
     ``headers`` has every value of each header, or those by name that `read_front` takes for all; ``path`` has no query;
     and ``complete`` tells whether ``body`` is all of the request's body, unless a header of the proxy says otherwise.

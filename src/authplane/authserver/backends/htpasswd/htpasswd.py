@@ -36,7 +36,7 @@ class HtpasswdSettings:
     forward_credentials: bool = False
     """Leave the Authorization header in the request to the origin."""
     trusted_hops: int = 0
-    """How many proxies stand before the one that asks, and tell the addresses of clients."""
+    """Number of trusted proxies before the one that sends the check; they report the addresses of clients."""
     lifetime: float = LIFETIME
     """Seconds for which verified credentials are believed without hashing again."""
     per_user: Rate = PER_USER
@@ -74,7 +74,7 @@ class Attempt:
 
 
 class Htpasswd:
-    """Lets in whoever has the password of a user of the request's realm; nobody before the first `publish`.
+    """Allows requests with the password of a user in the realm; it is unavailable before the first `publish`.
 
     It keeps its usual answers, which takes a check with known credentials from 20 to 11 µs. Users come again, and
     the context comes from the configuration. Names of headers come from clients, who could send ever new ones: answers

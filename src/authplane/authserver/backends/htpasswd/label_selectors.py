@@ -15,7 +15,7 @@ _EXISTENCE: Final = re.compile(rf"\s*(!?)\s*({_KEY})\s*")
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What a selector asks of one label."""
+    """A requirement of a selector for one label."""
 
     key: str
     values: frozenset[str] | None
@@ -36,7 +36,7 @@ class Selector:
     requirements: tuple[Requirement, ...] = ()
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether an object with these labels is meant."""
+        """Tell whether an object with these labels matches."""
         return all(requirement.met_by(labels) for requirement in self.requirements)
 
 

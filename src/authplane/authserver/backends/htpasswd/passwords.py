@@ -102,7 +102,7 @@ def parse_hash(text: str) -> PasswordHash | Unusable:
 
 
 def weakness(stored: PasswordHash) -> str | None:
-    """Say why somebody who reads the hash finds the password sooner than need be, or None."""
+    """Say why the password is easy to guess from the hash, or None."""
     match stored:
         case Bcrypt():
             return None

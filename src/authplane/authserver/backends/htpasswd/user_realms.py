@@ -1,4 +1,4 @@
-"""Realms: which users hold where, and how several lists become one."""
+"""Realms: the users of each realm, merged from several lists."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -29,7 +29,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Realms:
-    """The users of each realm. A realm that is not here lets nobody in."""
+    """The users of each realm. An unknown realm has no users."""
 
     lists: Mapping[str, UserList]
     pending: frozenset[str] = frozenset()
@@ -92,7 +92,7 @@ class _Settled(NamedTuple):
 
 
 def _settled(user: str, holder: Declared, newer: Declared, contested: set[str]) -> _Settled:
-    """Settle which of two entries for a user holds."""
+    """Decide which of two entries for a user applies."""
     if holder.owner == newer.owner:
         message = f"{shown(user)} is also in {holder.origin}; this entry is used. Remove one of them."
         return _Settled(replace=True, conflicts=(_conflict(newer, message, Severity.WARNING),))

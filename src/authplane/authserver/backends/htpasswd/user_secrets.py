@@ -19,7 +19,7 @@ KEY: Final = "auth"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretFilter:
-    """Which Secrets hold users."""
+    """Selects the Secrets that contain users."""
 
     selector: Selector = EVERYTHING
     namespaces: Collection[str] = frozenset()
@@ -28,7 +28,7 @@ class SecretFilter:
     """Weak hashes are errors."""
 
     def accepts(self, secret: Secret) -> bool:
-        """Tell whether a Secret is meant to hold users."""
+        """Tell whether a Secret contains users."""
         meta = secret.metadata
         return (
             meta.annotations.get(AUTH_TYPE) == "basic"

@@ -16,7 +16,7 @@ MOST: Final = 10_000
 
 @dataclass(slots=True)
 class CacheCounts:
-    """How often a cache was asked and what came of it; whoever wants to know reads it."""
+    """Counts of lookups by result, for metrics."""
 
     hits: int = 0
     misses: int = 0

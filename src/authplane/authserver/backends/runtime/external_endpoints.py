@@ -1,4 +1,4 @@
-"""Where the external services answer that policies ask."""
+"""The endpoints of the external services that policies call."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,7 +12,7 @@ from authplane.resources.service_endpoints import Unresolved, ready_endpoints
 
 
 def asked_endpoints(policies: Policies, resources: Resources) -> Endpoints:
-    """Return where each service answers that some policy asks.
+    """Return the endpoints of each service that a policy calls.
 
     A Service of which no endpoints are known is looked up by its name, as pods of its cluster do.
     """

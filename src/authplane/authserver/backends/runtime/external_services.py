@@ -140,7 +140,7 @@ class ExternalServices:
 
 @asynccontextmanager
 async def external_services() -> AsyncGenerator[ExternalServices]:
-    """Be able to ask services while the block runs."""
+    """Call services while the block runs."""
     async with owned_tasks() as tasks:
         services = ExternalServices(tasks)
         try:

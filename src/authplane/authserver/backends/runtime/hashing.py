@@ -91,7 +91,7 @@ class _Run:
 
     @property
     def alone(self) -> bool:
-        """Whether nobody waits."""
+        """Whether no check waits."""
         return not self._waiting
 
     @contextmanager

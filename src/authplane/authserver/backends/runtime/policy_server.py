@@ -118,7 +118,7 @@ class KeptPolicies:
             )
 
     async def perform(self, effect: Effect) -> Outcome:
-        """Do what a decision asks for on the way."""
+        """Perform an effect that a decision requires."""
         match effect:
             case Ask():
                 return await self.services.ask(effect)
@@ -141,7 +141,7 @@ class KeptPolicies:
         return "" if self._tried else "keys of issuers are not fetched yet"
 
     async def try_issuers(self) -> None:
-        """Wait for the first keys; an issuer that gives none costs its own policies and nobody else."""
+        """Wait for the first keys; an issuer without keys affects only its own policies."""
         await self.issuers.tried(_FIRST_KEYS)
         self._tried = True
 

@@ -1,4 +1,4 @@
-"""Whom to take for a service that is asked over TLS."""
+"""The CA certificates that verify a service over TLS."""
 
 import os
 import ssl

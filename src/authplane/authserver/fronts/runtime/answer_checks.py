@@ -24,7 +24,7 @@ T = TypeVar("T")
 _log: Final = structlog.stdlib.get_logger()
 
 Perform: TypeAlias = Callable[[Effect], Awaitable[Outcome]]
-"""Does what a decision asks for on the way."""
+"""Performs an effect that a decision requires."""
 
 SHED: Final = render_decision(Unavailable(cause="too many pending checks"))
 LATE: Final = render_decision(Unavailable(cause="no decision in time"))
@@ -54,14 +54,14 @@ class Witness(Protocol):
 
 
 class Observing(Protocol):
-    """Knows who is told of the checks of each backend."""
+    """Finds the witness of the checks of each backend."""
 
     @property
     def traces(self) -> bool:
         """Whether the caller's trace is of use."""
 
     def of(self, backend: str, /) -> Witness:
-        """Return who is told of the checks of a backend, by the name that answers give it."""
+        """Return the witness of the checks of a backend, by the name of the backend."""
 
 
 class Unanswered(Enum):
@@ -73,7 +73,7 @@ class Unanswered(Enum):
 
 
 async def no_room(_: Effect) -> Outcome:
-    """Perform nothing: for backends that ask for nothing."""
+    """Perform nothing: for backends without effects."""
     return Busy()
 
 
@@ -142,7 +142,7 @@ class Driver:
                 _tell(observer.failed, error, perf_counter() - begun, caller, decision_id)
                 return Unanswered.FAILED
             except asyncio.CancelledError:
-                # Whoever asked has gone away.
+                # The client has disconnected.
                 _tell(observer.late, perf_counter() - begun, caller, decision_id)
                 raise
             finally:

@@ -13,7 +13,7 @@ Message: TypeAlias = Mapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 
 ROOM: Final = 64 * 1024 * 1024
-"""For all bodies that are not complete yet, in bytes: without it every call could hold as much as one may have."""
+"""The total size of incomplete bodies, in bytes: without it every call could use the maximum."""
 
 
 @dataclass(frozen=True, slots=True)

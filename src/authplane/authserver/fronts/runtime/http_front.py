@@ -1,4 +1,4 @@
-"""HTTP checks: what nginx ``auth_request``, Traefik ``forwardAuth`` and Envoy's ``http_service`` ask."""
+"""HTTP checks, as nginx ``auth_request``, Traefik ``forwardAuth`` and Envoy's ``http_service`` send them."""
 
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager

@@ -1,4 +1,4 @@
-"""The decision log: lines go to standard output or to a file, and never hold up who writes them.
+"""The decision log: a thread writes lines to standard output or to a file, so that no check waits for it.
 
 A line is put into a queue with room for so many; one thread writes what is there, several lines at a time. A full disk
 blocks or fails that thread and nobody else. Lines that find no room or cannot be written are counted, and the log says
@@ -74,7 +74,7 @@ class Sink(Protocol):
         """Write whole lines, or raise: a part of them may have been written then."""
 
     def reopen(self) -> None:
-        """Begin anew where the lines went before: somebody may have moved the file away."""
+        """Open the target again: the file may have been moved."""
 
     def look(self) -> None:
         """Let go of a file that was moved away; nothing has to be written."""
@@ -265,7 +265,7 @@ class _File:
         return number
 
     def _has_its_name(self, number: int) -> bool:
-        """Tell whether the file is still the one of the configured name; if not, somebody has moved it away."""
+        """Tell whether the open file still has the configured name; if not, it was moved."""
         try:
             return os.path.samestat(self._target.path.lstat(), os.fstat(number))
         except FileNotFoundError:

@@ -23,7 +23,7 @@ _MOST_PASSED: Final = 256
 
 
 class CacheCounts(Protocol):
-    """How often a cache was asked and what came of it, in whatever backend: not all of them are loaded everywhere."""
+    """Counts of cache lookups by result. A protocol, since not every backend is loaded everywhere."""
 
     @property
     def hits(self) -> int:
@@ -81,7 +81,7 @@ class CheckMetrics:
             self._seconds += seconds
 
     def shed(self) -> None:
-        """Count a check that was refused for want of room; it does not begin."""
+        """Count a check that was rejected because too many were pending."""
         with self._lock:
             self._shed += 1
 
@@ -128,7 +128,7 @@ class Metrics:
         self._tables.caches[backend] = counts
 
     def include(self, others: Collector) -> None:
-        """Show what somebody else counts."""
+        """Include the metrics of another collector."""
         self._registry.register(others)
 
     def reloads(self, source: str) -> ReloadMetrics:
@@ -146,7 +146,7 @@ class Metrics:
 
 
 class _Tables(Collector):
-    """Everything that is counted, and turned into metrics when somebody asks."""
+    """All counts, which become metrics when a client reads them."""
 
     def __init__(self) -> None:
         self.checks: dict[str, CheckMetrics] = {}

@@ -1,4 +1,4 @@
-"""Who is told of every check: the decision log, the metrics and the traces.
+"""Reports every check to the decision log, the metrics and the traces.
 
 A front calls `began`, then one of `decided`, `failed` and `late`; or `passed` or `shed` alone. None of them raises or
 waits: a check has its answer, whatever becomes of what is known about it. All that is known stands in the answer.
@@ -71,7 +71,7 @@ class Observer:
         self._traces = traces or NoTraces()
         self._clock = clock
         self._shows = lines is not None or self._traces.on
-        """Whether anybody reads more than the numbers."""
+        """Whether a decision log or traces are on, besides metrics."""
 
     @property
     def traces(self) -> bool:
@@ -154,7 +154,7 @@ class Observer:
             record = bare._replace(id=shown(decision_id))
             self._show(_Shown(record, line_of(record)), caller)
 
-    # Each is told on its own: that one cannot be told is no reason for the next to miss it.
+    # Each is reported on its own: if one fails, the next still gets its record.
 
     def _count(self, conclusion: Conclusion, seconds: float) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Traces: a span for each check, as a part of the trace of who asks.
+"""Traces: a span for each check, in the trace of the caller.
 
 The trace that is continued is the one in the caller's own message: the metadata of its gRPC call, or the headers of its
 HTTP call. A proxy puts the span there in which it waits for us. A ``traceparent`` among the headers of the request that
@@ -25,7 +25,7 @@ _LONGEST: Final = 512
 
 
 class TracesUnusableError(Exception):
-    """The variables ask for what cannot be had; the message is a sentence for the user."""
+    """The variables select an exporter that is not available; the message is a sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def caller_trace(headers: Collection[tuple[str, str | bytes]]) -> CallerTrace:
 
 
 def exporters_in(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Name the exporters that the standard variables ask for."""
+    """Name the exporters that the standard variables select."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return ()
     named = [name.strip() for name in environment.get("OTEL_TRACES_EXPORTER", "").split(",")]

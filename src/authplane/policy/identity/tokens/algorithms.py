@@ -42,7 +42,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
         )
     }
 )
-"""All that we know. None is symmetric: whoever can read a key set could sign with such a key."""
+"""All supported algorithms. None is symmetric: any reader of a key set could sign with such a key."""
 
 DEFAULT_ALGORITHMS: Final = frozenset(ALGORITHMS)
 """What an issuer may sign with unless its configuration says less: all of them.

@@ -11,7 +11,7 @@ from authplane.policy.check.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """A token that somebody shows; nothing is known about it yet."""
+    """A token of a request that is not verified yet."""
 
     token: str = field(repr=False)
 

@@ -1,4 +1,4 @@
-"""What the claims of a token must say, and what rules ask of them."""
+"""Checks the claims of a token against time, audiences and scopes."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final

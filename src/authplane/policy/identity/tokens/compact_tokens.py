@@ -29,7 +29,7 @@ TOKEN_LIMITS: Final = TokenLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What a token says about itself; nobody has vouched for it yet.
+    """The header and claims of a token before its signature is verified.
 
     Keys and addresses of keys that stand in it (``jwk``, ``jku``, ``x5u``, ``x5c``) are not even read.
     """

@@ -1,4 +1,4 @@
-"""What an issuer publishes about itself, and where."""
+"""Reads the discovery document of an issuer."""
 
 from typing import Final
 from urllib.parse import urlsplit
@@ -46,7 +46,7 @@ def discovery_urls(issuer: str) -> tuple[str, ...]:
 
 
 def parse_metadata(data: bytes, issuer: IssuerUrl, jwks_hosts: tuple[str, ...]) -> Metadata | Rejected:
-    """Read a discovery document; it must speak of this very issuer, and its keys be where they may be."""
+    """Read a discovery document; it must name this issuer, and a permitted host for its keys."""
     value = parse_json(data, _LIMITS)
     if isinstance(value, NotStrict) or not isinstance(value, dict):
         why = value.why if isinstance(value, NotStrict) else "not an object"

@@ -1,4 +1,4 @@
-"""JSON values that nobody can change."""
+"""JSON values that cannot be changed."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -8,7 +8,7 @@ FrozenJson: TypeAlias = bool | int | float | str | tuple[Any, ...] | Mapping[str
 
 
 def freeze(value: dict[str, Any]) -> Mapping[str, FrozenJson]:
-    """Return an object that holds the same and cannot be changed; its depth must be bounded."""
+    """Return an immutable copy of an object; its depth must be bounded."""
     return MappingProxyType({name: each if type(each) is str else _frozen(each) for name, each in value.items()})
 
 

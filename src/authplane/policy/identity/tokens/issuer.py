@@ -1,4 +1,4 @@
-"""How the keys of an issuer are kept: a state machine that is told what was fetched, and says what to fetch when.
+"""Keeps the keys of an issuer: a state machine that takes what was fetched, and says what to fetch when.
 
 Times are seconds on a clock that never goes back; how far they are spread is an argument too.
 """
@@ -29,7 +29,7 @@ MOST_KIDS: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How an issuer is asked for its keys."""
+    """How to fetch the keys of an issuer."""
 
     jwks_hosts: tuple[str, ...] = ()
     """Hosts besides its own where its keys may be."""
@@ -50,7 +50,7 @@ class Issuer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """When an issuer is asked, in seconds."""
+    """When to fetch keys, in seconds."""
 
     bounds: Bounds = field(default_factory=Bounds)
     max_stale: float = 24 * 3600.0
@@ -93,7 +93,7 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How it stands with an issuer."""
+    """The state of an issuer."""
 
     issuer: str
     ready: bool
@@ -130,7 +130,7 @@ class IssuerState:
         return self._trust if self._trust is not None and now < self._usable_until else self._not_ready
 
     def standing(self, now: float) -> Standing:
-        """Return how it stands."""
+        """Return the state of the issuer."""
         ready = isinstance(self.trust(now), Trust)
         age = None if self._trust is None else max(0.0, now - self._fetched_at)
         return Standing(issuer=self.issuer.url.url, ready=ready, age=age, why=self._why)

@@ -73,7 +73,7 @@ Described: TypeAlias = dict[str, Any]
 
 
 def parse_key_set(data: bytes) -> KeySet | NotStrict:
-    """Read a key set. Keys that cannot be used are left out, as RFC 7517 asks, and said to be."""
+    """Read a key set. Unusable keys are left out, as RFC 7517 requires, and listed with a reason."""
     value = parse_json(data, _LIMITS)
     if isinstance(value, NotStrict):
         return value

@@ -16,7 +16,7 @@ MOST: Final = 10_000
 
 @dataclass(slots=True)
 class TokenCounts:
-    """How often the cache was asked and what came of it; whoever wants to know reads it."""
+    """Counts of lookups by result, for metrics."""
 
     hits: int = 0
     misses: int = 0
@@ -50,7 +50,7 @@ class TokenCache:
         return len(self._entries)
 
     def find(self, key: bytes, keyring: Keyring, now: float) -> Verified | None:
-        """Return what a token proves, if that is known and still holds."""
+        """Return what a token proves, if that is cached and still valid."""
         entry = self._entries.get(key)
         if entry is None:
             self.counts.misses += 1

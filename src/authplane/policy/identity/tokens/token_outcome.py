@@ -37,7 +37,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The issuer has signed these claims, and they hold now."""
+    """The issuer has signed these claims, and they are valid now."""
 
     issuer: str
     """The token's ``iss``, byte for byte."""

@@ -18,11 +18,11 @@ are signed by the same keys and mean something else."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demands:
-    """What is asked of an issuer's tokens besides a signature."""
+    """The requirements for an issuer's tokens besides a signature."""
 
     algorithms: frozenset[str] = DEFAULT_ALGORITHMS
     types: frozenset[str] = DEFAULT_TYPES
-    """The values of ``typ``, in lower case; an empty one stands for none."""
+    """The values of ``typ``, in lower case; an empty one means no ``typ``."""
     times: Times = field(default_factory=Times)
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class Keyring(Protocol):
     """The issuers that are configured, and the keys they have now. Neither method waits for anything."""
 
     def keys_of(self, name: str) -> Trust | NotReady | None:
-        """Return the issuer that calls itself ``name`` in ``iss``; None if nobody has configured it."""
+        """Return the configured issuer that calls itself ``name`` in ``iss``; None if there is none."""
 
     def wanted(self, issuer: str, kid: str) -> None:
         """Say that a token needs a key which the issuer at this address may have by now.

@@ -1,4 +1,4 @@
-"""Stops asking somebody who does not answer."""
+"""A circuit breaker: stops calls to a server that does not respond."""
 
 from typing import Final
 

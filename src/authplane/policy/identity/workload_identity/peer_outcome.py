@@ -35,7 +35,7 @@ class Why(StrEnum):
     REVIEW = "token_review_denied"
     REVIEW_AUDIENCE = "token_review_without_audience"
     NOT_REVIEWED = "token_not_reviewed"
-    """The cluster could not be asked: nothing is known of the token."""
+    """The cluster could not review the token: nothing is known about it."""
     DIFFER = "workloads_differ"
     """The certificate names another workload than the token does, so neither is believed."""
 

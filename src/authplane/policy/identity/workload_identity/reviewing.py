@@ -1,4 +1,4 @@
-"""How the cluster is asked about a token of a ServiceAccount, and what it can answer."""
+"""The review of a ServiceAccount token by the cluster, and its outcomes."""
 
 from typing import Protocol, TypeAlias
 

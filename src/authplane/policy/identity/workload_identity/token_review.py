@@ -1,4 +1,4 @@
-"""Asks the cluster whether a token of a ServiceAccount is good: what is asked, what is kept, and when nobody is asked.
+"""Reviews ServiceAccount tokens with the cluster: which reviews to make, to cache and to skip.
 
 Only the cluster can tell that an account or a pod is gone. Who performs `ReviewToken` sends its outcome back; nothing
 here waits.
@@ -29,7 +29,7 @@ LEGACY_ISSUER: Final = "kubernetes/serviceaccount"
 PER_SOURCE: Final = Rate(burst=20, per_second=1)
 """How many bad tokens of one peer are reviewed."""
 ALL: Final = Rate(burst=200, per_second=100)
-"""How many reviews the cluster is asked for."""
+"""Limits of the reviews that the cluster gets."""
 
 _Key: TypeAlias = tuple[bytes, tuple[str, ...]]
 

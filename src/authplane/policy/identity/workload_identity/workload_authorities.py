@@ -1,4 +1,4 @@
-"""Whose tokens stand for workloads. Nobody's do unless it is said."""
+"""The issuers whose tokens identify workloads; none unless configured."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -32,7 +32,7 @@ class ClusterAuthority:
     audiences: frozenset[str]
     """What a token must be meant for, one of them."""
     reviewed: bool = False
-    """Whether the cluster itself is asked about each token; else its keys suffice."""
+    """Whether the cluster reviews each token; otherwise its keys suffice."""
 
 
 Authority: TypeAlias = SvidAuthority | ClusterAuthority
@@ -40,13 +40,13 @@ Authority: TypeAlias = SvidAuthority | ClusterAuthority
 
 @dataclass(frozen=True, slots=True)
 class WorkloadTokens:
-    """All who may say which workload a token stands for."""
+    """All issuers whose tokens identify workloads."""
 
     authorities: tuple[Authority, ...] = ()
     by_name: Mapping[str, Authority] = field(init=False, repr=False, compare=False)
     """By what their tokens have as ``iss``."""
     reviewed: tuple[ClusterAuthority, ...] = field(init=False, repr=False, compare=False)
-    """Those about whose tokens the cluster is asked."""
+    """The issuers whose tokens the cluster reviews."""
     keyed: tuple[Authority, ...] = field(init=False, repr=False, compare=False)
     """The others, whose keys suffice."""
     keyed_names: frozenset[str] = field(init=False, repr=False, compare=False)
@@ -73,7 +73,7 @@ class WorkloadTokens:
         return frozenset(each.issuer.url for each in self.authorities if isinstance(each, ClusterAuthority))
 
     def workload_of(self, verified: Verified) -> SpiffeId | ServiceAccount | NoIdentity | None:
-        """Return the workload that a token stands for; None if its issuer does not speak for workloads.
+        """Return the workload that a token identifies; None if its issuer identifies no workloads.
 
         Nor does one whose tokens the cluster has to review: its keys alone prove nothing.
         """

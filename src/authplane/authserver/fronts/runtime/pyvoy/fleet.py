@@ -1,4 +1,4 @@
-"""The workers of an authorization service, asked as if they were one process.
+"""The workers of an authorization service: metrics and readiness as if they were one process.
 
 Each worker answers on a socket of its own, which only its parent can reach. The parent asks all of them whenever it is
 asked, and from time to time besides, so that little is forgotten of a worker that is killed. What a worker has counted
@@ -52,7 +52,7 @@ class Fleet:
 
     @contextmanager
     def member(self, front: str, number: int, socket: str) -> Iterator[None]:
-        """Have a worker among those that are asked while the block runs."""
+        """Include a worker while the block runs."""
         member = _Member(front, number, socket)
         self._begun[front, number] += 1
         self._members.append(member)
@@ -63,7 +63,7 @@ class Fleet:
             self._ended = join_metrics((self._ended, member.seen), lasting=True)
 
     async def text(self) -> bytes:
-        """Write the metrics of all workers, added up; for one that does not answer, what it said last."""
+        """Write the metrics of all workers, added up; for a worker that does not respond, its last ones."""
         # One at a time: an older answer must not replace a newer one.
         async with self._turn:
             async with asyncio.TaskGroup() as tasks:

@@ -1,4 +1,4 @@
-"""What the Envoy of a pyvoy worker is told: limits, TLS, and the filter that runs our application."""
+"""The configuration of a pyvoy worker's Envoy: limits, TLS, and the filter that runs our application."""
 
 import base64
 import json

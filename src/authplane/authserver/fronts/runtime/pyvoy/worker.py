@@ -50,13 +50,13 @@ class Serving:
     ready: Callable[[], bool] = lambda: True
     """What the health service says."""
     pages: Respond | None = None
-    """What is told about the process: health, readiness and metrics."""
+    """The pages about the process: health, readiness and metrics."""
     reopen: Callable[[], None] = lambda: None
     """Opens log files anew."""
 
 
 Factory: TypeAlias = Callable[[ServerPlan], AbstractAsyncContextManager[Serving]]
-"""Makes the parts that a plan asks for; what they need runs until the context ends."""
+"""Makes the parts of a plan; what they need runs until the context ends."""
 
 
 def worker_environment(plan: ServerPlan, front: FrontPlan, factory: str) -> dict[str, str]:
@@ -126,4 +126,4 @@ def load_factory(path: str) -> Factory:
 
 
 app: Final = Worker()
-"""What pyvoy is told to serve."""
+"""The application that pyvoy serves."""

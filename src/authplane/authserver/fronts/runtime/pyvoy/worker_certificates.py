@@ -47,7 +47,7 @@ class Certificates:
             self.scan()
 
     def scan(self) -> None:
-        """Take over what has changed; what cannot be used is said once and tried again, and the last good stays."""
+        """Apply a changed certificate. An invalid one is logged once and retried; the last good one stays in use."""
         stamp = self._stat()
         if stamp == self._stamp:
             return
@@ -67,14 +67,14 @@ class Certificates:
         self._stamp, self._told = stamp, ""
 
     def restore(self) -> None:
-        """Write the files again if somebody has tidied them away; raises OSError."""
+        """Write the files again if they were removed; raises OSError."""
         if not all(file.exists() for file in self.files.values()):
             self._write(self._current)
 
     def _write(self, tls: ServerTls) -> None:
         found = self._folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            # Ours was removed, and somebody waits for a key under its name.
+            # Our folder was removed, and another user waits for a key under its name.
             raise PermissionError(f"another user owns the folder {self._folder} now")
         # Envoy sees a file that is moved into place, not one that is written.
         for name, text in render_secrets(tls).items():
