@@ -49,7 +49,7 @@ class Release:
 
     @property
     def rejects_duplicate_keys(self) -> bool:
-        """Whether the mcp filter can be told to refuse bodies in which a member stands twice."""
+        """Whether the mcp filter can reject bodies with a repeated member."""
         return self >= Release(1, 39)
 
     @property

@@ -7,17 +7,17 @@ from typing import Final, TypeAlias
 from authplane.core.values import dataclass
 
 MOST: Final = 10_000
-"""How many errors of one document are told: one of a few megabytes could have a million, each with a long path."""
+"""Maximum number of errors of one document: a few megabytes could have a million, each with a long path."""
 
 Path: TypeAlias = tuple[str | int, ...]
-"""The way to a field from the root of its document: names and list indexes."""
+"""The path to a field from the root of its document: names and list indexes."""
 
 
 class Severity(StrEnum):
     """What a problem costs."""
 
     ERROR = "error"
-    """The document is not used as it stands."""
+    """The document is not used."""
     WARNING = "warning"
     """The document is used; its author should know."""
 

@@ -1,7 +1,8 @@
 """JSON that two readers cannot read differently.
 
-What readers disagree on is refused: members that stand twice, bytes that are not UTF-8, half of a surrogate pair, a
-byte order mark, numbers that no float can hold, and anything after the value. So is what would cost too much to read.
+Input that readers understand differently is refused: repeated members, bytes that are not UTF-8, half of a surrogate
+pair, a byte order mark, numbers beyond the range of a float, and anything after the value. So is input that would cost
+too much to read.
 """
 
 import json
@@ -47,7 +48,7 @@ class _RefusedError(Exception):
 
 
 def parse_json(data: bytes, limits: Limits) -> Json | NotStrict:
-    """Return the value that ``data`` holds, or why it is refused."""
+    """Return the value of ``data``, or why it is refused."""
     excess = _excess(data, limits)
     if excess:
         return NotStrict(excess)

@@ -9,7 +9,7 @@ from authplane.core.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class UseDefault:
-    """The field is absent or zero: the default holds."""
+    """The field is absent or zero: the default applies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem, the resource it belongs to (None where that could not be read), and where it stands."""
+    """A problem, its place, and its resource (None if that could not be read)."""
 
     place: Place
     ref: Ref | None
@@ -52,7 +52,7 @@ class StoredAncestor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UnreadProxy:
-    """An HTTPProxy that cannot be used and has no earlier version, or a file that may hold one."""
+    """An HTTPProxy that cannot be used and has no earlier version, or a file that may contain one."""
 
     who: str
     """Its name, or that of the file."""
@@ -109,7 +109,7 @@ class Resources:
     One without a namespace may be in the file that it is named after, and for anything.
     """
     stored_ancestors: Mapping[Ref, tuple[StoredAncestor, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """What the status of a policy says of its ancestors, whoever wrote it."""
+    """The entries in the status of a policy about its ancestors, of all controllers."""
     unread_proxies: tuple[UnreadProxy, ...] = ()
     doubt: str = ""
-    """Which file may hold a policy that cannot be read at all: it may protect anything. Empty if there is none."""
+    """A file that may contain a policy and cannot be read: it may protect any target. Empty if there is none."""

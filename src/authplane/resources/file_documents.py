@@ -16,12 +16,12 @@ from authplane.resources.yaml.nodes import Spot
 # Without slots: a cached property needs a place to keep its value.
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Source:
-    """The documents of a file and how many lines stand before each."""
+    """The documents of a file, and the number of lines before each."""
 
     chunks: tuple[Chunk, ...] = ()
     lines: tuple[int, ...] = ()
     damage: Spot | None = None
-    """Why the file as a whole tells nothing of what it should hold."""
+    """Why the whole file cannot be read."""
     blank: bool = False
     """There is not even a comment: an editor may be about to write it."""
 
@@ -57,7 +57,7 @@ class Source:
 
     @cached_property
     def starts(self) -> dict[Chunk, list[int]]:
-        """The lines before each document, by document: the same text may stand several times."""
+        """The lines before each document, by document: the same text may occur several times."""
         found: dict[Chunk, list[int]] = {}
         for chunk, line in zip(self.chunks, self.lines, strict=True):
             found.setdefault(chunk, []).append(line)
@@ -97,7 +97,7 @@ def source_of(pieces: Iterable[tuple[int, str]], known: MutableMapping[str, Chun
 
 
 def unreadable_source(why: str) -> Source:
-    """Stand for a file that cannot be read."""
+    """Return the source of a file that cannot be read."""
     return Source(damage=Spot(Problem((), "FileUnreadable", why), 0, 0))
 
 

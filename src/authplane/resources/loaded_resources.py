@@ -46,7 +46,7 @@ class Origins:
     """The documents that were looked into last: one with many problems is asked for the place of each."""
 
     def places(self, key: Ref, path: Path, more: Iterable[str] = ()) -> Iterator[tuple[Place, Ref]]:
-        """Return where the field stands in each document that declares the resource now, in ``more`` files as well."""
+        """Return the place of the field in each document that declares the resource now, in ``more`` files as well."""
         claims: dict[str, list[Claim]] = {file: [] for file in more}
         for claim in self.claims.get(key, ()):
             claims.setdefault(claim.file, []).append(claim)
@@ -72,7 +72,7 @@ class Origins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The resources in force, what is wrong, and where everything stands."""
+    """The resources in force, their problems, and the place of each field."""
 
     resources: Resources = _NOTHING
     findings: tuple[Finding, ...] = ()
@@ -86,7 +86,7 @@ class Loaded:
     origins: Origins = field(default_factory=Origins, repr=False, compare=False)
 
     def place(self, ref: Ref, path: Path = ()) -> Place:
-        """Return where a field of a resource stands, or the nearest thing around it that exists."""
+        """Return the place of a field, or of the nearest parent that exists."""
         key = key_of(ref)
         places = sorted(self.origins.places(key, path), key=lambda found: (found[1] != ref, found[0]))
         return places[0][0] if places else Place("", 0, 0)

@@ -23,9 +23,9 @@ _SETTINGS: Final = {
 
 
 def doubt_in(sources: Mapping[str, Source]) -> str:
-    """Say which file may hold a policy that nobody can read; empty if there is none.
+    """Name a file that may contain a policy and cannot be read; empty if there is none.
 
-    Nobody knows what such a policy protects, so nothing may be allowed.
+    The targets of such a policy are unknown, so no request may be allowed.
     """
     doubtful = sorted(file for file, source in sources.items() if _may_hold_policy(source))
     return f"{doubtful[0]} may contain a policy and cannot be read" if doubtful else ""

@@ -45,7 +45,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ancestor:
-    """How it stands with a policy at one target."""
+    """The conditions of a policy at one target."""
 
     aim: PolicyTarget
     conditions: tuple[Condition, ...]

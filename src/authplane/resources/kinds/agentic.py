@@ -39,27 +39,27 @@ class GrpcTls:
     """TLS of a gRPC server, by the names that certificate providers have in its bootstrap."""
 
     certificate_provider: Annotated[str, _NAME]
-    """Has the certificate that the server shows, and its key."""
+    """Provider of the server's certificate and key."""
     client_ca_provider: Annotated[str, _NAME] | None = None
-    """Has the CAs of clients; with it every client has to show a certificate."""
+    """Provider of the clients' CAs. If set, every client must present a certificate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcBackend:
-    """A gRPC server that enforces policies by itself, where it listens."""
+    """A gRPC server that enforces policies by itself: the address where it listens."""
 
     address: Annotated[str, Length(1, 64)] = "0.0.0.0"  # noqa: S104 (a server is there to be reached)
     port: Annotated[int, _PORT]
     tls: Annotated[GrpcTls | None, Filled()] = None
     policy_server_ca_provider: Annotated[str, _NAME] | None = None
-    """Has the CA of the policy server, if that is reached over TLS."""
+    """Provider of the policy server's CA. Required if the policy server has TLS."""
     policy_server_certificate_provider: Annotated[str, _NAME] | None = None
-    """Has the certificate, and its key, that this server shows to the policy server."""
+    """Provider of the certificate and key that this server presents to the policy server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendSpec:
-    """``spec`` of a Backend: the member that ``type`` names is there, and no other."""
+    """``spec`` of a Backend: only the member that ``type`` names is set."""
 
     type: Annotated[str, OneOf(("MCP", "GRPC"))] = "MCP"
     mcp: McpBackend | None = None
@@ -89,10 +89,10 @@ _MODE: Final = OneOf(("Enforce", "Shadow"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRef:
-    """Names what a policy protects, in the policy's own namespace."""
+    """The target of a policy, in the policy's own namespace."""
 
     group: str | None = None
-    """Left out, it is that of the kind."""
+    """Default: the group of the kind."""
     kind: Annotated[str, Length(1, 63)]
     name: Annotated[str, _NAME]
     section_name: str = ""
@@ -100,13 +100,13 @@ class TargetRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceAccountSource:
-    """A ServiceAccount; as a text it is ``namespace/name``."""
+    """A ServiceAccount. Short form: ``namespace/name``."""
 
     SHORTHAND: ClassVar = "name"
 
     name: Annotated[str, Length(1, 317)]
     namespace: str = ""
-    """Left out, it is the policy's."""
+    """Default: the namespace of the policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CelRule:
-    """An expression; as a text it is the expression alone."""
+    """A CEL expression. Short form: the expression as a string."""
 
     SHORTHAND: ClassVar = "expression"
 
@@ -140,7 +140,7 @@ class CelRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRef:
-    """Names the Service of an external authorization service."""
+    """The Service of an external authorization service."""
 
     group: str = ""
     kind: str = "Service"
@@ -151,25 +151,25 @@ class ServiceRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcAuth:
-    """How a service is asked over gRPC."""
+    """Settings of checks over gRPC."""
 
     allowed_headers: Annotated[tuple[str, ...], Length(0, 64)] = ()
-    """Empty sends all headers of the request."""
+    """Request headers in the check. Default: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAuth:
-    """How a service is asked over HTTP."""
+    """Settings of checks over HTTP."""
 
     path: Annotated[str, Length(0, 1024)] = ""
     allowed_headers: Annotated[tuple[str, ...], Length(0, 64)] = ()
     allowed_response_headers: Annotated[tuple[str, ...], Length(0, 64)] = ()
-    """Empty copies all headers of the answer."""
+    """Headers of the response that are copied to the request. Default: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardBody:
-    """How much of the request's body goes along."""
+    """How much of the request body the check contains."""
 
     max_size: Annotated[int, Range(0, 65535)] = 0
 
@@ -187,7 +187,7 @@ class ExternalAuth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpMethod:
-    """An MCP method, or a family of them, and the names it may be asked for."""
+    """An MCP method, or a family of methods, and the names that its parameters may have."""
 
     name: Annotated[str, Length(1, 128)]
     params: Annotated[tuple[Annotated[str, Length(1, 128)], ...], Length(0, 64)] = ()
@@ -195,7 +195,7 @@ class McpMethod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpAttributes:
-    """What of MCP is granted."""
+    """The MCP methods and tools that are granted."""
 
     methods: Annotated[tuple[McpMethod, ...], Length(0, 64)] = ()
     mcp_base_protocol_methods_option: Annotated[
@@ -213,14 +213,14 @@ class HeaderRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathRule:
-    """A path that the request may have; as a text it is ``pattern``, otherwise an HTTPPathMatch of the Gateway API."""
+    """A path that the request may have. Short form: ``pattern``; otherwise an HTTPPathMatch of the Gateway API."""
 
     SHORTHAND: ClassVar = "pattern"
 
     pattern: Annotated[str, Length(1, 1024)] | None = None
-    """A whole path, or a beginning that ends with ``*``."""
+    """A whole path, or a prefix that ends with ``*``."""
     type: Annotated[str, OneOf(("Exact", "PathPrefix"))] | None = None
-    """How ``value`` is compared; left out, it is ``PathPrefix``: by whole segments."""
+    """How ``value`` is compared. Default: ``PathPrefix``, by whole segments."""
     value: Annotated[str, Length(1, 1024)] | None = None
 
 
@@ -246,10 +246,10 @@ class AccessRule:
 
     name: Annotated[str, Length(1, 63), LABEL] | None = None
     source: Annotated[Source | None, Filled()] = None
-    """Left out, the rule is for everybody."""
+    """Who the rule applies to. Default: every caller."""
     authorization: Annotated[tuple[AuthorizationEntry, ...], OneOrMany(), Length(0, 64)] | None = None
     tools: Annotated[tuple[Annotated[str, Length(1, 128)], ...], Length(0, 1024)] | None = None
-    """The first form of ``authorization``."""
+    """The earlier form of ``authorization``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,13 +258,13 @@ class AccessPolicySpec:
 
     target_refs: Annotated[tuple[TargetRef, ...], Length(0, 10)]
     mode: Annotated[str, _MODE] = "Enforce"
-    """In shadow, the policy is asked about every request and heeded about none."""
+    """``Shadow`` evaluates the policy for every request and never denies one."""
     rules: Annotated[tuple[AccessRule, ...], Length(0, 64)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessPolicy:
-    """Who may do what with a Backend or a Gateway; what no rule grants is denied."""
+    """Who may do what with a Backend or a Gateway. Requests that no rule grants are denied."""
 
     metadata: Meta
     spec: AccessPolicySpec
@@ -272,7 +272,7 @@ class AccessPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XAccessPolicyV0:
-    """The first XAccessPolicy: everybody may call the base methods."""
+    """The first XAccessPolicy: every caller may use the base methods."""
 
     metadata: Meta
     spec: AccessPolicySpec

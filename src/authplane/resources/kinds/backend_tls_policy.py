@@ -11,7 +11,7 @@ from authplane.resources.typed.schema import Length, Named, OneOf, Upstream
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsTargetRef:
-    """Names a Service, or one of its ports."""
+    """A Service, or one of its ports."""
 
     group: str = ""
     kind: Annotated[str, Length(1, 63)]
@@ -21,7 +21,7 @@ class TlsTargetRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaRef:
-    """Names a ConfigMap or Secret of the policy's own namespace."""
+    """A ConfigMap or Secret in the policy's own namespace."""
 
     group: str = ""
     kind: Annotated[str, Length(1, 63)]
@@ -30,7 +30,7 @@ class CaRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendTlsValidation:
-    """Which certificates are believed."""
+    """How Envoy verifies the certificate of the Service."""
 
     ca_certificate_refs: Annotated[tuple[CaRef, ...], Length(0, 8)] = ()
     well_known_ca_certificates: Annotated[str, Named("wellKnownCACertificates"), OneOf(("System",))] = ""
@@ -50,7 +50,7 @@ class BackendTLSPolicySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendTLSPolicy:
-    """Has Services reached over TLS, and says how their certificates are verified."""
+    """Connects to Services over TLS, and sets how their certificates are verified."""
 
     metadata: Meta
     spec: BackendTLSPolicySpec

@@ -20,12 +20,12 @@ class ListenAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpsListener:
-    """Where Envoy listens for TLS, and under which port clients know it."""
+    """Where Envoy listens for TLS, and the port that clients use."""
 
     address: Annotated[str, Length(1)] = "0.0.0.0"  # noqa: S104 (as above)
     port: Annotated[int, Range(1, 65535)] = 8443
     public_port: Annotated[int, Range(1, 65535)] = 443
-    """Where redirects from HTTP send clients: the port of the load balancer in front, or ``port`` if there is none."""
+    """The port in redirects from HTTP: the port of a load balancer in front. Default: ``port``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,51 +38,51 @@ class Listeners:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultGatewayTls:
-    """TLS of the Gateway that is there without a Gateway document."""
+    """TLS of the default Gateway, which exists without a Gateway document."""
 
     certificate: NamespacedName
-    """The Secret of the certificate that clients are shown."""
+    """The Secret with the server certificate."""
     client_ca: NamespacedName | None = None
-    """The Secret of the CA that signed the clients' certificates; with it every client has to show one."""
+    """The Secret with the clients' CA. If set, every client must present a certificate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """How Gateways listen, and how they reach hosts outside."""
+    """How Gateways listen, and how they connect to external hosts."""
 
     address: Annotated[str, Length(1)] | None = None
-    """Left out, every address for Gateway documents, and this machine for the Gateway that is there without one."""
+    """Default: all addresses for Gateway documents, loopback for the default Gateway."""
     port: Annotated[int, Range(1, 65535)] = 8090
-    """Where the Gateway listens that is there without a Gateway document."""
+    """The port of the default Gateway."""
     tls: DefaultGatewayTls | None = None
     ca_file: Annotated[str, Length(1, 4096)] = "/etc/ssl/certs/ca-certificates.crt"
-    """The PEM file, where Envoy runs, with the CAs that Backends outside are verified with."""
+    """A PEM file on Envoy's machine with the CAs that verify external Backends."""
     backend_urls: Annotated[str, OneOf(("Allow", "HTTPSOnly", "Deny"))] | None = None
-    """Which URLs Backends may have; left out, the source of the resources decides: a folder allows all."""
+    """Which URLs Backends may have. Default: the source of the resources decides, and a folder allows all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyServer:
-    """The policy server, as Envoy reaches it."""
+    """How Envoy connects to the policy server."""
 
     address: Annotated[str, Length(1, 4096)] | None = None
-    """``host:port``, or ``unix:`` and the path of a socket; left out, port 9443 of this machine."""
+    """``host:port``, or ``unix:`` and the path of a socket. Default: port 9443 on loopback."""
     addresses: Annotated[tuple[str, ...], Length(0, 16)] = ()
-    """Several servers that decide alike, instead of one; Envoy checks their health."""
+    """Several equal servers instead of one. Envoy checks their health."""
     server_name: Annotated[str, Length(0, 253)] = ""
-    """The DNS name or IP address that its certificate must have; left out, the host of the address."""
+    """The DNS name or IP address in the server's certificate. Default: the host of the address."""
     ca_file: Annotated[str, Length(0, 4096)] = ""
-    """A PEM file, where Envoy runs, with the CA that signed its certificate."""
+    """A PEM file on Envoy's machine with the CA of the server's certificate."""
     ca_secret: Annotated[NamespacedName | None, Filled()] = None
     """The Secret of that CA, instead of a file."""
     client_cert_file: Annotated[str, Length(0, 4096)] = ""
-    """A PEM file, where Envoy runs, with the certificate that Envoy shows to the server."""
+    """A PEM file on Envoy's machine with the client certificate that Envoy presents."""
     client_key_file: Annotated[str, Length(0, 4096)] = ""
-    """A PEM file, where Envoy runs, with its private key."""
+    """A PEM file on Envoy's machine with the private key of the client certificate."""
     client_secret: Annotated[NamespacedName | None, Filled()] = None
     """The ``kubernetes.io/tls`` Secret of that certificate, instead of files."""
     timeout: str = ""
-    """How long a decision may take; 5s if left out."""
+    """How long a decision may take. Default: 5s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

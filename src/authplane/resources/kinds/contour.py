@@ -29,7 +29,7 @@ CLASS_ANNOTATIONS: Final = ("projectcontour.io/ingress.class", "kubernetes.io/in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardClientCertificate:
-    """What the origin is told of the client's certificate (``x-forwarded-client-cert``)."""
+    """What Envoy forwards about the client's certificate (``x-forwarded-client-cert``)."""
 
     subject: bool = False
     cert: bool = False
@@ -125,7 +125,7 @@ class RequestRedirectPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectResponsePolicy:
-    """Answers without asking anybody."""
+    """Answers directly, without a service."""
 
     status_code: Annotated[int, Range(200, 599)]
     body: str = ""
@@ -159,7 +159,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Include:
-    """Takes in the routes of another HTTPProxy."""
+    """Includes the routes of another HTTPProxy."""
 
     name: Annotated[str, Length(1)]
     namespace: str = ""

@@ -45,7 +45,7 @@ class TimeoutPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitBreakers:
-    """How much an upstream may be asked at a time; zero leaves it to the proxy."""
+    """Limits of an upstream. Zero: the default of Envoy."""
 
     max_connections: Annotated[int, COUNT] = 0
     max_pending_requests: Annotated[int, COUNT] = 0
@@ -56,7 +56,7 @@ class CircuitBreakers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespacedName:
-    """Names an object of a namespace."""
+    """Refers to an object in a namespace."""
 
     name: Annotated[str, Length(1)]
     namespace: Annotated[str, Length(1)]
@@ -67,7 +67,7 @@ class NamespacedName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtensionRef:
-    """Names an ExtensionService."""
+    """Refers to an ExtensionService."""
 
     api_version: Annotated[str, Named("apiVersion")] = "projectcontour.io/v1alpha1"
     kind: str = "ExtensionService"
@@ -77,7 +77,7 @@ class ExtensionRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthPolicy:
-    """Switches authorization off, or adds context to the check."""
+    """Disables authorization, or adds context to the check."""
 
     disabled: bool = False
     context: Mapping[str, str] = field(default_factory=lambda: NOTHING)
@@ -85,7 +85,7 @@ class AuthPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedHeader:
-    """Selects headers by name; exactly one of the four ways, which the graph requires."""
+    """Selects headers by name, with exactly one of the four tests."""
 
     exact: str = ""
     prefix: str = ""
@@ -96,7 +96,7 @@ class AllowedHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """How an authorization service is asked over HTTP."""
+    """Settings of checks over HTTP."""
 
     path_prefix: str = ""
     allowed_authorization_headers: tuple[AllowedHeader, ...] = ()
@@ -107,7 +107,7 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestBody:
-    """How much of the request's body goes with the check."""
+    """How much of the request body the check contains."""
 
     max_request_bytes: Annotated[int, Range(1, _MOST_BODY)] = 1024
     allow_partial_message: bool = False

@@ -27,7 +27,7 @@ CIPHERS: Final = OneOf(
     )
 )
 HOPS: Final = Range(0, 100)
-"""How many proxies there may be in a row."""
+"""Maximum number of proxies in a row."""
 CURVES: Final = OneOf(("X25519MLKEM768", "X25519", "P-256", "P-384", "P-521"))
 
 
@@ -37,7 +37,7 @@ class HTTPProxySettings:
 
     disable_permit_insecure: bool | None = None
     root_namespaces: tuple[str, ...] = ()
-    """Where roots may stand; empty is everywhere."""
+    """Namespaces that may have root HTTPProxies. Empty: all."""
     fallback_certificate: Annotated[NamespacedName | None, Filled()] = None
 
 
@@ -46,7 +46,7 @@ class IngressSettings:
     """``ingress``."""
 
     class_names: tuple[Annotated[str, Length(1)], ...] = ()
-    """Which HTTPProxies are served; left out, those without an ingress class and those of ``contour``."""
+    """Which HTTPProxies are served. Default: those without an ingress class and those of ``contour``."""
 
     UPSTREAM: ClassVar = Upstream(silent=("statusAddress",))
 
@@ -109,7 +109,7 @@ class NetworkSettings:
     """``envoy.network``."""
 
     num_trusted_hops: Annotated[int | None, HOPS] = None
-    """How many proxies stand before Envoy and can be believed about the addresses of their clients."""
+    """Number of trusted proxies in front of Envoy, which set the addresses of clients."""
 
     UPSTREAM: ClassVar = Upstream(ignored=("adminPort", "stripTrailingHostDot"))
 
@@ -194,11 +194,11 @@ class ContourSettings:
     envoy: EnvoySettings = EnvoySettings()
     enable_external_name_service: bool | None = None
     allow_local_external_names: bool = False
-    """Lets an ExternalName Service lead to this machine, its link or the cluster."""
+    """Allows ExternalName Services that point to loopback, link-local or cluster addresses."""
     cluster_domain: Annotated[str, DNS_NAME] = "cluster.local"
     """The domain of the cluster's own names."""
     allow_insecure_authorization: bool = False
-    """Lets virtual hosts without TLS, and those with the fallback certificate, have authorization."""
+    """Allows authorization on virtual hosts without TLS and on those with the fallback certificate."""
     require_extension_grants: bool = False
     """An HTTPProxy may name an ExtensionService of another namespace only with a ReferenceGrant there."""
     allow_fail_open: bool = True
@@ -206,4 +206,4 @@ class ContourSettings:
     disabling: Annotated[str, OneOf(("Anyone", "RootNamespace", "Nobody"))] = "Anyone"
     """Which HTTPProxies may disable authorization: all, those in the namespace of their root, or none."""
     max_response_timeout: str = ""
-    """The longest ``responseTimeout`` that an HTTPProxy may ask for; empty is any."""
+    """Maximum ``responseTimeout`` of an HTTPProxy. Empty: no limit."""

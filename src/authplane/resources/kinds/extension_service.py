@@ -40,7 +40,7 @@ class ExtensionServiceTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtensionServiceSpec:
-    """``spec`` of an ExtensionService. Protocol and validation stand here or in each service."""
+    """``spec`` of an ExtensionService. Protocol and validation are set here or in each service."""
 
     services: Annotated[tuple[ExtensionServiceTarget, ...], Length(1)]
     protocol: Annotated[str, _PROTOCOL] | None = None
@@ -50,9 +50,9 @@ class ExtensionServiceSpec:
     protocol_version: Annotated[str, OneOf(("v2", "v3"))] = "v3"
     circuit_breaker_policy: CircuitBreakers | None = None
     server_name: Annotated[str, Length(1, 253), _SERVER_NAME] | None = None
-    """Ours: the name that TLS asks the service for, where it is not the first subject name."""
+    """Extension: the server name (SNI) of TLS. Default: the first subject name."""
     authority: Annotated[str, Length(1, 253), _AUTHORITY] | None = None
-    """Ours: the host that a check names."""
+    """Extension: the host (authority) of a check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ class SecretRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontendValidation:
-    """Which certificates clients show."""
+    """Which client certificates are accepted."""
 
     ca_certificate_refs: Annotated[tuple[SecretRef, ...], Length(1, 8)]
     mode: Annotated[str, OneOf(("AllowValidOnly", "AllowInsecureFallback"))] = "AllowValidOnly"
@@ -47,7 +47,7 @@ class ListenerTls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteNamespaces:
-    """From which namespaces routes may attach."""
+    """The namespaces whose routes may attach."""
 
     from_: Annotated[str, Named("from"), OneOf(("All", "Same", "Selector", "None"))] = "Same"
 
@@ -96,7 +96,7 @@ class GatewaySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """Where clients come in."""
+    """Where clients connect."""
 
     metadata: Meta
     spec: GatewaySpec
@@ -145,7 +145,7 @@ class HTTPQueryParamMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HTTPRouteMatch:
-    """Selects requests: all that is given must hold."""
+    """Selects requests: all given conditions must match."""
 
     path: HTTPPathMatch = HTTPPathMatch()
     headers: Annotated[tuple[HTTPHeaderMatch, ...], Length(0, 16)] = ()
@@ -170,7 +170,7 @@ class HTTPBackendRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathModifier:
-    """What takes the place of a path, or of the prefix that matched."""
+    """Replaces the path, or the matched prefix."""
 
     type: Annotated[str, OneOf(("ReplaceFullPath", "ReplacePrefixMatch"))]
     replace_full_path: Annotated[str, Length(0, 1024)] | None = None
@@ -179,7 +179,7 @@ class PathModifier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrlRewrite:
-    """What backends see instead of what the client sent."""
+    """What backends receive instead of the client's URL."""
 
     hostname: Annotated[str, _HOST] | None = None
     path: PathModifier | None = None
@@ -226,7 +226,7 @@ class RouteTimeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HTTPRouteRule:
-    """Sends the requests that one of the matches takes to backends."""
+    """Sends requests that one of the matches selects to backends."""
 
     name: str = ""
     matches: Annotated[tuple[HTTPRouteMatch, ...], Length(0, 64)] = (HTTPRouteMatch(),)

@@ -1,4 +1,4 @@
-"""``AuthplaneConfiguration.spec``: what holds for all AccessPolicies."""
+"""``AuthplaneConfiguration.spec``: settings of all AccessPolicies."""
 
 import re
 from typing import Annotated, Final, TypeAlias
@@ -11,7 +11,7 @@ TRUST_DOMAIN: Final = Matches(re.compile(r"[a-z0-9._-]{1,255}"), "cluster.local"
 BODY: Final = Range(1, 1024 * 1024)
 
 Audiences: TypeAlias = Annotated[tuple[Annotated[str, Length(1, 2048)], ...], Length(1, 16)]
-"""What a token must be meant for: at least one, since a token for somebody else must never identify its bearer here."""
+"""Accepted audiences; at least one, because a token for another audience must not identify its bearer here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,25 +24,25 @@ class JwtSvids:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceAccountTokens:
-    """The issuer is the cluster: the tokens that it makes for pods prove ServiceAccounts."""
+    """The issuer is the cluster: its tokens for pods prove ServiceAccounts."""
 
     audiences: Audiences
     verification: Annotated[str, OneOf(("TokenReview", "Keys"))] = "TokenReview"
-    """``TokenReview`` asks the cluster; ``Keys`` needs only the issuer's keys, and does not see what was revoked."""
+    """``TokenReview`` calls the cluster. ``Keys`` uses the issuer's keys and does not detect revoked tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issuer:
-    """How an issuer of tokens is reached; policies name issuers by ``url``."""
+    """How to connect to an issuer. Policies refer to it by ``url``."""
 
     url: Annotated[str, Length(1, 2048)]
     ca_file: str = ""
-    """A PEM file with the certificates that vouch for the issuer, instead of those that everybody trusts."""
+    """A PEM file with the CAs of the issuer. Default: the CAs of the system."""
     ca_secret: Annotated[NamespacedName | None, Filled()] = None
     allow_private_network: bool = False
-    """Lets the issuer's addresses be private or of this machine."""
+    """Allows private and loopback addresses of the issuer."""
     jwks_hosts: Annotated[tuple[str, ...], Length(0, 16)] = ()
-    """Other hosts that may hold the issuer's keys."""
+    """Other hosts that may serve the issuer's keys."""
     clock_skew: str = ""
     """How far the issuer's clock may be off: a duration up to 120s."""
     jwt_svids: Annotated[JwtSvids | None, Filled()] = None
@@ -57,11 +57,11 @@ class PolicySettings:
     issuers: Annotated[tuple[Issuer, ...], Length(0, 256)] = ()
     policy_composition: Annotated[str, OneOf(("All", "Any"))] = "All"
     unprotected_backends: Annotated[str, OneOf(("Deny", "Allow"))] = "Deny"
-    """What holds for requests to a Backend that no policy protects, neither its own nor one of the Gateway."""
+    """What happens to requests to a Backend without a policy of its own or of its Gateway."""
     denial_format: Annotated[str, OneOf(("http403", "jsonrpc200"))] = "http403"
     max_request_body: Annotated[int, BODY] = 65536
     strict: bool = False
     placement: Annotated[str, OneOf(("Auto", "CallOut"))] = "Auto"
-    """Who may decide where a Backend or a Gateway says nothing: Envoy where it can, or the policy server alone."""
+    """Default placement: native where Envoy can decide, or always by the policy server."""
     body_inspection: Annotated[str, OneOf(("Strict", "Native"))] = "Strict"
-    """Who reads the bodies of MCP requests there: the policy server, or Envoy."""
+    """Who reads the bodies of MCP requests by default: the policy server, or Envoy."""

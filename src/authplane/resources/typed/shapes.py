@@ -70,21 +70,21 @@ Reader: TypeAlias = Callable[[Node, Path, Report], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a mapping in the document may hold, and what is made of it."""
+    """The fields of a mapping in the document, and the value that is made of them."""
 
     make: Callable[..., object]
     readers: Mapping[str, tuple[str, Reader]]
     """By the name in the document: the attribute and its reader."""
     required: tuple[str, ...]
     filled: frozenset[str]
-    """Names that may not stand there without a value."""
+    """Names that need a value if they are present."""
     unused: frozenset[str]
     """Names that are read and have no effect."""
     upstream: Upstream
     mappings: Mapping[str, type]
-    """The fields that hold one mapping each, and what it is."""
+    """The fields that are one mapping each, and its kind."""
     shorthand: str = ""
-    """The name of the field that a text stands for; empty if there must be a mapping."""
+    """The field that a plain string sets; empty if a mapping is required."""
 
 
 def shape_of(kind: type) -> Shape:

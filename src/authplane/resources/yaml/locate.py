@@ -1,4 +1,4 @@
-"""Where a field stands in its document."""
+"""Finds the place of a field in its document."""
 
 from authplane.core.problems import Path
 from authplane.resources.yaml.nodes import Fields, Items, Node
@@ -7,7 +7,7 @@ from authplane.resources.yaml.nodes import Fields, Items, Node
 def locate(root: Node, path: Path) -> tuple[int, int]:
     """Return line and column of the field, or of the nearest thing around it that exists.
 
-    A field of a mapping stands where its key does, a list item where it begins.
+    The place of a mapping's field is its key; the place of a list item is its beginning.
     """
     node, line, column = root, root.line, root.column
     for step in path:

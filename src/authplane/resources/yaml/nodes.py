@@ -16,7 +16,7 @@ from authplane.core.problems import Path, Problem
 from authplane.core.values import dataclass
 
 DEEPEST: Final = 64
-"""How many lists and mappings may stand inside one another."""
+"""Maximum nesting of lists and mappings."""
 
 
 class Scalar(NamedTuple):

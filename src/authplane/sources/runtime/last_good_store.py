@@ -1,4 +1,4 @@
-"""The last good versions of a folder's files, kept on disk for whoever starts next.
+"""The last good versions of a folder's files, kept on disk for the next start.
 
 One database for each folder, which all processes that read the folder share. It holds what files hold, keys and
 passwords too, so only its owner may read it; and since it decides what is in force, one that others could have written

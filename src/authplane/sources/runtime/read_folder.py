@@ -143,7 +143,7 @@ class Folder:
         return os.path.join(top, below) if below else top  # noqa: PTH118 (as listings write paths)
 
     async def keep(self) -> None:
-        """Write the versions in force to disk, for whoever starts next."""
+        """Write the versions in force to disk, for the next start."""
         if self._last_good is None or not self._begun or time.monotonic() < self._keep_at:
             return
         written = self._kept and await self._write(self.library.unsaved(), everything=False)

@@ -1,4 +1,4 @@
-"""Reads the fields of a JSON object: strict about types, silent about fields that nobody knows."""
+"""Reads the fields of a JSON object: checks types and ignores unknown fields."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Call credentials from a file that holds a JWT: when to read it, and what becomes of each call (gRFC A97).
+"""Call credentials from a file with a JWT: when to read it, and the outcome of each call (gRFC A97).
 
 A state machine: calls and finished reads come in with the time, answers go out. Nothing is read unless a call starts.
 """
@@ -43,7 +43,7 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class Unauthenticated:
-    """The call fails: what the file holds is no token, or one that has expired."""
+    """The call fails: the file has no token, or an expired one."""
 
     message: str
 

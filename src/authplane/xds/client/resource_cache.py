@@ -1,4 +1,4 @@
-"""What a client holds of one resource."""
+"""The state of one resource at a client."""
 
 from dataclasses import field
 from enum import Enum, auto

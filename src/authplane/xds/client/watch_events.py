@@ -1,4 +1,4 @@
-"""What watchers are told."""
+"""Events for watchers."""
 
 from collections.abc import Iterator
 from enum import Enum, auto

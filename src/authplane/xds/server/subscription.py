@@ -1,4 +1,4 @@
-"""What one client wants of one type, and what it holds of it."""
+"""What one client subscribes to of one type, and which versions it has."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field

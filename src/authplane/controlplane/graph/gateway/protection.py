@@ -1,4 +1,4 @@
-"""What AccessPolicies protect: where requests are checked, and whose tokens are asked for.
+"""What AccessPolicies protect: which requests are checked, and which tokens they need.
 
 Whoever is named by a policy is checked, whether the policy is valid or not: what it grants is for those who decide. A
 policy that cannot be read at all counts for everything that it might have named. One in shadow protects

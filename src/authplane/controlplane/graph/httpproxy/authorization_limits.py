@@ -1,4 +1,4 @@
-"""What the operator does not let owners of HTTPProxies do about authorization."""
+"""Limits that the operator sets for authorization in HTTPProxies."""
 
 from typing import Final, assert_never
 

@@ -1,4 +1,4 @@
-"""How an authorization service is asked: an ``authorization`` block and its ExtensionService, as one value."""
+"""How Envoy calls an authorization service: an ``authorization`` block and its ExtensionService, as one value."""
 
 import re
 from typing import Final
@@ -26,7 +26,7 @@ _PATH: Final = re.compile(r"/[!$&-;=@-Z_a-z~%]*")
 def build_service(
     written: Authorization, extension: Extension, where: str, problems: Problems
 ) -> AuthorizationService | None:
-    """Return how the service is asked; None after an error. ``where`` names the block in messages."""
+    """Return how Envoy calls the service; None after an error. ``where`` names the block in messages."""
     protocol = _protocol(written, extension, where, problems)
     timeout = _timeout(written, extension, where, problems)
     if protocol is None or timeout is None:

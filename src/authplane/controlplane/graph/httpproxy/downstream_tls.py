@@ -1,4 +1,4 @@
-"""TLS towards clients: which certificate is shown, which versions are spoken, and whose certificates are asked for."""
+"""TLS towards clients: the server certificate, the versions, and the client certificates that are accepted."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""gRPC servers that enforce policies by themselves: what they are told, in no protocol's vocabulary."""
+"""gRPC servers that enforce policies by themselves: their configuration, independent of a protocol."""
 
 from typing import TYPE_CHECKING, TypeAlias
 

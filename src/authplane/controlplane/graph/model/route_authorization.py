@@ -67,7 +67,7 @@ class FailOpen:
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """The service is asked and its answer counted, and every request goes through: for trying it out."""
+    """Envoy sends checks, counts the decisions and allows every request: for trials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class CheckedBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationService:
-    """Who is asked, how long to wait, and what no answer means."""
+    """The service, its timeout, and what Envoy does without an answer."""
 
     cluster: str
     protocol: Protocol
@@ -92,12 +92,12 @@ class AuthorizationService:
     """Whether it is the policy server: it is asked about the backend that a route leads to, and chooses no other."""
 
 
-# --- What holds for a route
+# --- Authorization of a route
 
 
 @dataclass(frozen=True, slots=True)
 class Unprotected:
-    """Nobody asked for authorization here."""
+    """No authorization is configured here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +127,12 @@ class ByTarget:
     """In the order of the targets."""
 
 
-# --- What holds for a virtual host
+# --- Authorization of a virtual host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarded:
-    """The virtual host has an authorization service; ``policy`` holds where a route has none of its own."""
+    """The virtual host has an authorization service; ``policy`` applies to routes without their own."""
 
     service: AuthorizationService
     policy: AuthPolicy
@@ -142,7 +142,7 @@ class Guarded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unavailable:
-    """Global authorization holds and cannot be given: a route that needs it withdraws its virtual host."""
+    """Global authorization applies and cannot be enforced: a route that needs it withdraws its virtual host."""
 
     policy: AuthPolicy
 

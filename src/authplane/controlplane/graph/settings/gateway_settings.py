@@ -1,4 +1,4 @@
-"""What holds for the whole gateway: from an AuthplaneConfiguration and what Contour reads."""
+"""Settings of the whole gateway, from an AuthplaneConfiguration and from Contour's configuration."""
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What Envoy decides by itself before a target, and what its filters are told for that."""
+"""What Envoy decides by itself for a target, and the settings of its filters."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field

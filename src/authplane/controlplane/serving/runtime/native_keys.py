@@ -25,7 +25,7 @@ OFTEN: Final = Schedule(bounds=Bounds(usual=300.0, longest=300.0))
 
 
 class NativeKeys:
-    """The key sets of issuers as proxies get them. Whoever has no keys, or too old ones, is not among them."""
+    """The key sets of issuers as proxies get them, without issuers that have no keys or too old ones."""
 
     def __init__(self, issuers: Issuers, changed: asyncio.Event) -> None:
         self._issuers = issuers

@@ -1,4 +1,4 @@
-"""Tries a server again and again, so that somebody hears of it when it stops accepting us, or starts to."""
+"""Tries to connect to a server at intervals, and reports when it stops or starts accepting connections."""
 
 import asyncio
 import contextlib
