@@ -256,6 +256,8 @@ def test_external_services_are_not_asked_and_the_answer_says_so(folder: Path) ->
     )
     [entry] = found["trace"][0]["rules"][0]["entries"]
     assert (entry["granted"], entry["reason"]) == (False, "external:not_asked")
+    explained = invoke("check", str(folder), "--request", str(folder.parent / "request.yaml"), "--explain").stdout
+    assert ": makes no decision (external:not_asked)\n" in explained
 
 
 @pytest.mark.real

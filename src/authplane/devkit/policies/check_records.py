@@ -138,13 +138,18 @@ def _part_record(part: Part) -> dict[str, Any]:
 def check_tree(checked: Checked, *, asked: bool) -> tuple[Branch, ...]:
     """Describe every evaluated policy, rule and entry in order, with fixes."""
     trace = checked.verdict.trace
-    policies = tuple(_policy_branch(each, asked=asked) for each in (trace.policies if trace is not None else ()))
+    verdict = checked.verdict
+    undecided = verdict.grounds.reason if isinstance(verdict.decision, Unavailable) else None
+    traces = trace.policies if trace is not None else ()
+    policies = tuple(_policy_branch(each, undecided, asked=asked) for each in traces)
     shadows = tuple(_shadow_branch(each, asked=asked) for each in checked.verdict.shadows)
     return (*(policies or (Branch("no policy was evaluated"),)), *shadows)
 
 
-def _policy_branch(policy: PolicyTrace, *, asked: bool) -> Branch:
-    said = "grants the request" if policy.passed else "denies the request"
+def _policy_branch(policy: PolicyTrace, undecided: str | None, *, asked: bool) -> Branch:
+    """Describe a policy; ``undecided`` is the reason why the request has no decision."""
+    denies = "makes no decision" if policy.reason == undecided else "denies the request"
+    said = "grants the request" if policy.passed else denies
     reason = reason_of(policy.reason, asked=asked)
     rules = tuple(_rule_branch(each, asked=asked) for each in policy.rules)
     return Branch(f"{policy.policy} at {policy.target}: {said} ({reason})", rules)
