@@ -107,6 +107,21 @@ def test_every_page_is_of_a_known_kind() -> None:
     assert {path.name for path in DOCS.iterdir()} == {"index.md", *FOLDERS}
 
 
+ADDRESSED = [
+    page
+    for folder in ("tutorials", "how-to", "reference", "explanation")
+    for page in sorted((DOCS / folder).glob("*.md"))
+    if page.name != "index.md"
+]
+
+
+@pytest.mark.parametrize("page", ADDRESSED, ids=name_of)
+def test_a_page_begins_with_whom_it_is_for(page: Path) -> None:
+    heading, first, *_ = read(page).split("\n\n")
+    assert heading.startswith("# ")
+    assert first.startswith("For ")
+
+
 @pytest.mark.parametrize("folder", ["tutorials", "how-to", "reference", "explanation"])
 def test_the_index_of_a_folder_leads_to_each_of_its_pages(folder: str) -> None:
     index = read(DOCS / folder / "index.md")
