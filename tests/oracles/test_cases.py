@@ -35,7 +35,8 @@ UNNAMED: Final = ("{null: 1}", "{1.5: 1}", '[{b"a": 1}]', '{"a": {[1]: 2}}', "{i
 @pytest.mark.parametrize("text", UNNAMED)
 def test_a_result_that_the_engine_has_no_type_for_is_no_bool(text: str) -> None:
     found = compile_expression(text, ACCESS_POLICY)
-    assert found == (CelProblem(reason=Reason.NOT_BOOL, message="the result is no bool", line=1, column=1),)
+    said = "The result is not bool. Write an expression that returns bool."
+    assert found == (CelProblem(reason=Reason.NOT_BOOL, message=said, line=1, column=1),)
 
 
 @pytest.mark.requirement("CEL-2")
@@ -48,7 +49,7 @@ def test_a_result_that_the_engine_has_no_type_for_is_refused_when_it_is_sent() -
     problems = Problems()
     assert parse_checked(message, SERVER_CALLS, problems) is None
     assert [str(each) for each in problems] == [
-        "expr: the result is no bool (at 1:1 of {1.5: true}) [ExpressionNotBool]"
+        "expr: 1:1 of {1.5: true}: The result is not bool. Write an expression that returns bool. [ExpressionNotBool]"
     ]
 
 
