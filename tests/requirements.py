@@ -613,6 +613,8 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "O06": "run shows only commands whose outcome follows from the current resources",
     "O07": "A taken port is an error that names the process, the setting and what to do",
     "O08": "Each line of the README's use works, in order, in a fresh clone",
+    "O20": "Every message about a problem ends with a remedy, or a table says why it has none",
+    "O21": "Messages and log events use the words of the glossary",
     # Y: tools for authors of resources
     "Y01": "fmt never changes what a document means, keeps comments, and is idempotent",
     "Y02": "test --watch runs the tests again when a file of the folder changes",

@@ -239,11 +239,13 @@ def messages() -> tuple[Message, ...]:
     return tuple(found_messages(SOURCE, NO_PROBLEMS))
 
 
+@pytest.mark.requirement("O20")
 def test_every_message_says_what_to_do(messages: tuple[Message, ...]) -> None:
     faults = [fault for file, fault in _faults(messages) if _done(file)]
     assert not faults, "\n".join(["say what is wrong, then what to do:", *faults])
 
 
+@pytest.mark.requirement("O21")
 def test_texts_use_the_words_of_the_glossary() -> None:
     paths = sorted(SOURCE.rglob("*.py"))
     found = [each for path in paths if _done(path.relative_to(SOURCE).as_posix()) for each in _avoided(path)]
