@@ -118,8 +118,8 @@ def render_decision(decision: Decision) -> bytes:
 def render_failure() -> bytes:
     """Build the CheckResponse for a check that failed by a fault of ours: a denial.
 
-    Unlike that of `Unavailable` it holds even where the proxy lets calls pass without a decision, since a client that
-    knows how to cause the fault could otherwise choose to pass.
+    Unlike `Unavailable`, it applies even where the proxy allows calls without a decision. Otherwise a client that can
+    cause the fault could bypass the check.
     """
     response = pb.CheckResponse(status=status_pb2.Status(code=_UNAVAILABLE), denied_response=_reply(503))
     return response.SerializeToString(deterministic=True)

@@ -47,9 +47,9 @@ class _Made(NamedTuple):
 
     backend: Backend
     obstacle: Callable[[], str]
-    """Says what keeps it from being ready; empty means that it is."""
+    """Says what keeps it from being ready; empty if it is ready."""
     perform: Perform = no_room
-    """Asks whom it wants to ask."""
+    """Performs the effects of its flows, such as calls to other services."""
     verdicts: tuple[RecordVerdict, ...] = ()
     """Who counts what its decisions rest on."""
 

@@ -75,7 +75,7 @@ def apr1(password: bytes, salt: bytes) -> str:
 
 
 def _surroundings(key: bytes, grain: bytes) -> list[tuple[bytes, bytes]]:
-    """Return what stands around the state in each round; rounds repeat after 2 * 3 * 7."""
+    """Return the bytes before and after the state in each round; rounds repeat after 2 * 3 * 7."""
     found = []
     for number in range(42):
         middle = (grain if number % 3 else b"") + (key if number % 7 else b"")

@@ -50,7 +50,7 @@ class HtpasswdSettings:
 class Attempt:
     """Checks one password; takes as long for a user that does not exist as for one that does.
 
-    Two attempts with one mark are equal, so that whoever runs them may run one for both.
+    Two attempts with the same mark are equal, so the caller may run one for both.
     """
 
     mark: bytes

@@ -51,11 +51,11 @@ class Conflict(NamedTuple):
 def build_realms(
     declared: Iterable[Declared], *, default: str, pending: frozenset[str] = frozenset()
 ) -> tuple[Realms, tuple[Conflict, ...]]:
-    """Merge the lists of each realm; there is always the default one.
+    """Merge the lists of each realm; the default realm always exists.
 
-    A list for every realm is part of each realm that is named. Where a user stands twice in a realm with different
-    hashes, the operator's entry beats others, the later one of two by the same owner is used, and of two by different
-    owners neither is: nobody may take the place of somebody else's user.
+    A list for every realm is part of each named realm. If a realm has a user twice with different hashes, the
+    operator's entry wins over others. Of two entries by the same owner, the later one is used; of two by different
+    owners, neither: no owner can replace another owner's user.
     """
     known = tuple(declared)
     conflicts: dict[Conflict, None] = {}

@@ -50,9 +50,9 @@ class SecretProblem(NamedTuple):
 def parse_user_secrets(
     secrets: Iterable[Secret], wanted: SecretFilter
 ) -> tuple[tuple[Declared, ...], tuple[SecretProblem, ...]]:
-    """Read the users of every Secret that is meant, in the order of their names; a bad line costs only itself.
+    """Read the users of every selected Secret, sorted by name; an invalid line is skipped with a problem.
 
-    A Secret with a user twice, or with too many users, lets nobody in.
+    A Secret that has a user twice, or too many users, grants access to no user.
 
     The realm of a Secret is its annotation; without one, or with ``*``, its users belong to every realm.
     """

@@ -40,10 +40,10 @@ class ParsedUsers(NamedTuple):
 
 
 def parse_users(content: bytes, *, strict: bool = False) -> ParsedUsers:
-    """Read an htpasswd file: ``user:hash`` lines, blank lines and comments; a bad line costs only itself.
+    """Read an htpasswd file: ``user:hash`` lines, blank lines and comments; an invalid line is skipped with a problem.
 
-    A user that is there twice costs the whole list: nobody can tell which password was meant to hold, and an old line
-    that is left behind would keep an old password alive. With ``strict``, weak hashes are errors; otherwise warnings.
+    A duplicate user makes the whole list invalid: it is unclear which password applies, and an old line that is left
+    behind would keep an old password valid. With ``strict``, weak hashes are errors; otherwise they are warnings.
     """
     users: dict[str, PasswordHash] = {}
     places: dict[str, int] = {}

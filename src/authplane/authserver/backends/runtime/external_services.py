@@ -52,7 +52,7 @@ _FAILURES: Final = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore
 
 
 class ServicePort(NamedTuple):
-    """What is asked, and whom to take for it; who comes to be verified in another way gets new connections."""
+    """A service, its port, and how to verify it; changed TLS settings open new connections."""
 
     service: ObjectName
     port: int
@@ -150,7 +150,7 @@ async def external_services() -> AsyncGenerator[ExternalServices]:
 
 
 async def _grpc_client(tls: BackendTls | None) -> Callable[[tuple[Endpoint, ...]], _Client]:
-    """Read whom to trust, which takes long enough to hold up others; the client is made at once then."""
+    """Read the trusted certificates in a thread, because that would block the event loop; return a client factory."""
     trusted = await asyncio.to_thread(trusted_certificates, tls.ca) if tls is not None else b""
     return lambda endpoints: _GrpcClient(_channel(_target(endpoints), tls, trusted))
 

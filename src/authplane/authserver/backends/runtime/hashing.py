@@ -14,21 +14,21 @@ THREADS: Final = 2
 LIMIT: Final = 32
 """How many computations run or wait; the next one hears that there is no room."""
 MOST_LEFT: Final = 64
-"""How many outcomes are kept that nobody waited for; the oldest goes first."""
+"""Number of outcomes to keep without a waiting caller; the oldest is dropped first."""
 _TURN: Final = 0.0005
 """Seconds for which a thread may keep the interpreter while the event loop waits for it.
 
-The older hashes are computed in Python: with the usual 5 ms, two threads that pass the interpreter to one another hold
-up the event loop for tens of milliseconds.
+The older hashes are computed in Python. With the default of 5 ms, two threads that pass the interpreter to one another
+block the event loop for tens of milliseconds.
 """
 
 
 class HashPool:
     """Performs the work of flows on a few threads, while the context lasts.
 
-    Works that are equal share one run. A work that everybody has stopped waiting for is not begun. One that has begun
-    by then goes on, and whoever asks next has its outcome at once: a proxy that waits for less time than a hash takes
-    would never hear of it otherwise, however often it asks.
+    Equal works share one run. The pool does not start a work without a waiting caller. It finishes a work that has
+    started, and the next caller gets the outcome immediately: otherwise a proxy whose timeout is shorter than a hash
+    would never get an answer, however often it retries.
     """
 
     def __init__(self, *, threads: int = THREADS, limit: int = LIMIT) -> None:
@@ -53,7 +53,7 @@ class HashPool:
     async def perform(self, effect: Effect) -> Outcome:
         """Run a work and return its result, or `Busy` at once; raises what the work raises."""
         if not isinstance(effect, Work):
-            return Busy()  # nobody here can ask anybody
+            return Busy()  # this pool performs work only
         known = self._left.pop(effect.key, None)
         if known is not None:
             return known

@@ -169,8 +169,8 @@ async def keep_policies(  # noqa: PLR0913 (most have a default)
 ) -> AsyncGenerator[KeptPolicies]:
     """Keep the policies of a folder in force while the block runs; raises `FolderError` if there is no folder.
 
-    ``reviewer`` asks a cluster about tokens, and without one nobody does; ``quiet`` is for those who tell of the
-    folder's problems themselves; ``schedule`` says when issuers are asked.
+    ``reviewer`` sends TokenReviews to a cluster; without one, no token is reviewed. With ``quiet``, the caller reports
+    the folder's problems itself. ``schedule`` sets when issuer keys are fetched.
     """
     root = Path(plan.folder)
     kept_versions = LastGood(Path(plan.state_dir), root) if plan.state_dir else None

@@ -22,7 +22,7 @@ def trusting(ca: bytes | SystemTrust) -> ssl.SSLContext:
 def trusted_certificates(ca: bytes | SystemTrust) -> bytes:
     """Return certificates in PEM form: those given, or those of the system and of the file in ``SSL_CERT_FILE``.
 
-    Raises `NobodyTrustedError` if there are none: to gRPC, no certificates mean those that it brings along.
+    Raises `NobodyTrustedError` if there are none, because gRPC would then trust the certificates that it bundles.
     """
     pem = _of_the_system() if isinstance(ca, SystemTrust) else ca
     if not pem:

@@ -90,7 +90,7 @@ class Driver:
         """Tell of a check that was answered without waiting for anything."""
         try:
             self.observer.of(made.backend).passed(made, seconds, caller)
-        except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
+        except Exception as error:  # noqa: BLE001 (a decision applies even if it cannot be recorded)
             _complain(error)
 
     def failed(self, failed: Failed, seconds: float, caller: CallerTrace) -> None:
@@ -156,7 +156,7 @@ def _tell(about: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> No
     """Tell the observer. It promises not to raise; an answer must not depend on that."""
     try:
         about(*arguments, **named)
-    except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
+    except Exception as error:  # noqa: BLE001 (a decision applies even if it cannot be recorded)
         _complain(error)
 
 
@@ -194,7 +194,7 @@ class Checks:
         if isinstance(made, Answer):
             try:
                 self._observer.of(made.backend).passed(made, perf_counter() - begun, caller)
-            except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
+            except Exception as error:  # noqa: BLE001 (a decision applies even if it cannot be recorded)
                 _complain(error)
             return made.reply
         if isinstance(made, Failed):

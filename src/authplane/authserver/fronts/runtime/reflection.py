@@ -1,7 +1,7 @@
 """Server reflection: tells gRPC tools what the authorization service serves, the same on every engine.
 
-The versions ``v1`` and ``v1alpha`` have the same messages on the wire. A reply holds one file; tools ask for the files
-that it imports by their names, so that no short question has a long answer.
+The versions ``v1`` and ``v1alpha`` have the same messages on the wire. A reply contains one file; tools request its
+imports by name, so that no short request has a long reply.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator

@@ -1,13 +1,13 @@
 """The decision log: a thread writes lines to standard output or to a file, so that no check waits for it.
 
-A line is put into a queue with room for so many; one thread writes what is there, several lines at a time. A full disk
-blocks or fails that thread and nobody else. Lines that find no room or cannot be written are counted, and the log says
-how many are missing as soon as it can. A thread and no task: writing to a disk or a pipe blocks, and one that waits for
-ever must not keep the program from ending.
+Checks put lines into a bounded queue; one thread writes them, several at a time. A full disk blocks or fails only that
+thread. Lines that do not fit into the queue or cannot be written are counted, and the log reports the number of missing
+lines as soon as it can. A thread, not a task: writing to a disk or a pipe blocks, and a blocked write must not keep the
+program from exiting.
 
-Several processes may write to one file. Each locks it for as long as it takes to append some whole lines or to rename
-it, and looks first whether the file still has its name: who finds it renamed goes on with the new one. Who has no lines
-looks every few seconds, and lets a renamed file go: what is removed takes room until the last process closes it.
+Several processes may write to one file. Each locks it while it appends some whole lines or renames it, and first checks
+whether the file still has its name: a process that finds it renamed continues with the new file. A process without
+lines checks every few seconds and closes a renamed file, since a removed file takes space until it is closed.
 """
 
 import errno
@@ -274,7 +274,7 @@ class _File:
     def _rename(self) -> None:
         path, keep = self._target.path, self._target.keep
         names = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, keep + 1))]
-        # The file itself comes last: until then nobody makes a new one, which would have to be renamed too.
+        # The file itself is renamed last: until then no process creates a new one, which would have to be renamed too.
         for newer, older in reversed(list(pairwise(names))):
             with suppress(FileNotFoundError):
                 newer.replace(older)
@@ -284,7 +284,7 @@ class _File:
 
 @contextmanager
 def _locked(number: int) -> Iterator[None]:
-    """Keep our other processes from the file; a lock goes with the process that holds it."""
+    """Keep our other processes from the file; the kernel releases the lock when the process ends."""
     fcntl.flock(number, fcntl.LOCK_EX)
     try:
         yield

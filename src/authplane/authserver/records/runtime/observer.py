@@ -1,7 +1,7 @@
 """Reports every check to the decision log, the metrics and the traces.
 
 A front calls `began`, then one of `decided`, `failed` and `late`; or `passed` or `shed` alone. None of them raises or
-waits: a check has its answer, whatever becomes of what is known about it. All that is known stands in the answer.
+waits: a check gets its answer even if recording fails. The answer contains all that is recorded.
 """
 
 import contextlib
@@ -79,7 +79,7 @@ class Observer:
         return self._traces.on
 
     def of(self, _backend: str, /) -> Self:
-        """Return who is told of a check: nobody else."""
+        """Return the observer of a backend's checks: this one."""
         return self
 
     def began(self) -> None:
@@ -137,7 +137,7 @@ class Observer:
     def shed(self) -> None:
         """Take note of a check that was refused for want of room, and did not begin.
 
-        It is counted only: it was not read, so there is nothing to say about it, and nobody needs more work then.
+        It is only counted: the check was not read, so there is nothing to log, and the server is already overloaded.
         """
         try:
             self._metrics.shed()
@@ -185,7 +185,7 @@ class Observer:
 class Observers:
     """The observers of several backends, found by the name of the backend that an answer gives.
 
-    ``nobody`` is told of checks for which no backend was asked.
+    ``nobody`` observes the checks that no backend received.
     """
 
     def __init__(self, by_backend: Mapping[str, Observer], nobody: Observer) -> None:
@@ -198,7 +198,7 @@ class Observers:
         return self._nobody.traces
 
     def of(self, backend: str, /) -> Observer:
-        """Return who is told of the checks of a backend."""
+        """Return the observer of a backend's checks."""
         return self._by_backend.get(backend, self._nobody)
 
 

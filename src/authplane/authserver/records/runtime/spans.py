@@ -61,7 +61,7 @@ class Spans:
 
         def close() -> None:
             self._provider.shutdown()
-            with suppress(RuntimeError):  # nobody waits any longer
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(closed.set)
 
         # A thread that ends with the process: the SDK may wait half a minute for a collector that does not answer.

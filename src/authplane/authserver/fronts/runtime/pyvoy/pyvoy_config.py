@@ -15,7 +15,7 @@ STATS: Final = "checks"
 """What the counters of the front begin with."""
 CERTIFICATE: Final = "certificate"
 CLIENTS: Final = "clients"
-"""The names of the secrets: what the server shows, and whom it accepts."""
+"""The names of the secrets: the server's certificate, and the CA of its clients."""
 
 HANDSHAKE_FAILED: Final = "TLS handshake failed"
 """What the log says of a client whose certificate is missing or not of the CA."""
@@ -70,9 +70,10 @@ def render_worker(
 
 
 def render_secrets(tls: ServerTls) -> dict[str, str]:
-    """Return the files, by the secret's name, from which Envoy reads what it shows and whom it accepts.
+    """Return the files, by the secret's name, from which Envoy reads its certificate and the CA of its clients.
 
-    The content is in them, not the paths of other files, so that a certificate never meets the key of another.
+    They contain the certificates, not paths of other files, so that Envoy never combines a certificate with another
+    certificate's key.
     """
     shown = {"certificate_chain": _inline(tls.certificate), "private_key": _inline(tls.key.reveal())}
     files = {CERTIFICATE: _secret(CERTIFICATE, {"tls_certificate": shown})}
@@ -87,8 +88,8 @@ def _manager(filters: list[Json], limits: FrontLimits) -> Json:
         "stat_prefix": STATS,
         "route_config": {"virtual_hosts": [{"name": STATS, "domains": ["*"]}]},
         "http_filters": filters,
-        # What nginx speaks unless it is told otherwise. A request that would rather be something else has a body that
-        # never ends, and no answer then.
+        # nginx speaks HTTP/1.0 by default. Upgrades are ignored: the body of such a request never ends, so it would
+        # get no answer.
         "http_protocol_options": {"accept_http_10": True, "ignore_http_11_upgrade": [_ANYTHING]},
         "http2_protocol_options": {
             "max_concurrent_streams": limits.streams,

@@ -251,7 +251,7 @@ async def _live(run: _WorkerRun, number: int, *, stop: asyncio.Event, up: asynci
 
 
 def run_in_batches(process: int) -> None:
-    """Let no thread of a process interrupt another by waking it, unless whoever started us chose otherwise.
+    """Let no thread of a process preempt another by waking it; threads with a scheduling policy of their own keep it.
 
     A check goes from Envoy's thread to those of Python and back, and each wakes the next one. On a core that they share
     the kernel would switch to it at once, several times a check; now a thread first finishes what it has before it.

@@ -8,13 +8,13 @@ from typing import Final
 PERIOD: Final = 0.4
 """Seconds between two questions, and that an answer may take."""
 IDLE_MISSES: Final = 3
-"""Questions without an answer after which a worker hangs that used no processor time meanwhile."""
+"""Unanswered probes in a row after which a worker hangs, if it used no processor time meanwhile."""
 BUSY_MISSES: Final = 50
-"""The same of a worker that uses processor time: a busy machine makes workers slow, and that is not hanging."""
+"""The same for a worker that uses processor time: on a busy machine workers are slow, which is not hanging."""
 
 
 class Watchdog:
-    """Counts the questions that a worker leaves without an answer; time is told by how often it is asked."""
+    """Counts the probes that a worker does not answer; the number of calls measures time."""
 
     def __init__(self) -> None:
         self._misses = 0
@@ -22,7 +22,7 @@ class Watchdog:
         self._used: int | None = None
 
     def asked(self, *, answered: bool, used: int | None) -> bool:
-        """Take what became of a question, and the processor time of the worker; tell whether it hangs."""
+        """Record the result of a probe and the worker's processor time; tell whether the worker hangs."""
         worked = used != self._used
         self._used = used
         if answered:
@@ -34,7 +34,7 @@ class Watchdog:
 
 
 async def hangs(answers: Callable[[float], Awaitable[bool]], process: int) -> None:
-    """Return when a worker hangs; ``answers`` asks it, within so many seconds."""
+    """Return when a worker hangs; ``answers`` probes it, within so many seconds."""
     watchdog = Watchdog()
     while True:
         answered = await answers(PERIOD)
