@@ -16,7 +16,7 @@ def parse_ip_address(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def meant_by(address: IPv4Address | IPv6Address) -> tuple[IPv4Address, ...]:
-    """Return the IPv4 addresses that an IPv6 address stands for, in every notation that there is for that."""
+    """Return the IPv4 addresses that an IPv6 address embeds, in every known notation."""
     if isinstance(address, IPv4Address):
         return ()
     last = IPv4Address(int(address) & 0xFFFFFFFF) if any(address in each for each in _LAST_BITS) else None

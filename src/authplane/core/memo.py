@@ -1,30 +1,30 @@
-"""Builds only what has changed: what was made in the last generation is given again if what it was made of is the same.
+"""Builds only what has changed: if the inputs are the same, a memory returns what the last generation made of them.
 
-Every stage, from documents over policies, graph and placement to bytes for proxies, remembers what it made with a
-memory of this module, so that a changed document costs what depends on it. This is the contract:
+Every stage, from documents over policies, graph and placement to bytes for proxies, remembers its results with a memory
+of this module, so that a changed document costs only what depends on it. This is the contract:
 
-*What may be shared.* Frozen values alone, made by functions whose result follows from what the memory compares: the
-key and the ``inputs`` of `Memo.ensure`, what `Watched.ensure` saw its build look at, and what `start` was given as
-common to all. What a function reads past those makes its result wrong, not slow.
+*What may be shared.* Frozen values only, made by functions whose result depends only on what the memory compares: the
+key and the ``inputs`` of `Memo.ensure`, what `Watched.ensure` saw its build read, and what `start` was given as
+common to all. A function that reads anything else makes its result wrong, not slow.
 
-*How it is compared.* By equality, in which Python takes the same object for equal without a look inside. What takes
-long to compare, or has no equality, is wrapped in `Same` and compared by identity alone.
+*How it is compared.* By equality; Python treats an object as equal to itself without comparing its fields. What takes
+long to compare, or has no equality, is wrapped in `Same` and compared by identity only.
 
-*Who promises that equal is the same object.* Each stage, to the next one: an object that follows from unchanged
-documents is given again by `ensure`, or made and exchanged for the known one by `share`. So the library gives the
-resources of unchanged documents, the compiler settings, policies and attachments, the graph hosts, routes, ports,
-clusters and servers, the placements what stands before targets, and a snapshot its collections. Whoever passes such an
-object on passes on the object: `dataclasses.replace`, or a new tuple of the same, is a copy, and a copy is new to all
-who compare by identity.
+*Who guarantees that equal values are the same object.* Each stage, to the next one: `ensure` returns the known object
+for unchanged documents, and `share` exchanges a new object for the known one. So the library returns the same
+resources for unchanged documents, the compiler the same settings, policies and attachments, the graph the same hosts,
+routes, ports, clusters and servers, placement the same policies of a target, and a snapshot the same collections.
+Code that passes on such an object must not copy it: `dataclasses.replace`, or a new tuple of the same, is a copy, and
+a comparison by identity takes a copy for a new value.
 
-*What a broken promise costs.* Time, never a wrong result: with memory and without it, results are equal.
+*What a broken guarantee costs.* Time, never a wrong result: with memory and without it, results are equal.
 
-*How long.* `Memo` and `Watched` forget what a whole generation did not ask for; `Held` forgets what nobody holds.
+*How long.* `Memo` and `Watched` drop what a whole generation did not use; `Held` drops what is no longer referenced.
 
 *Who owns it.* The object that lives from generation to generation, which makes its memories and passes them on; no
 module has one. A memory is used by one thread at a time.
 
-Tests hold all of it, through the whole pipeline: ``tests/controlplane/serving/test_memory_contract.py``.
+Tests check all of it, through the whole pipeline: ``tests/controlplane/serving/test_memory_contract.py``.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -44,9 +44,9 @@ _WHOLE: Final = object()
 
 
 class Same:
-    """Objects that are compared by identity, to be a key or among the inputs of what is made of them.
+    """Objects that are compared by identity, as a key or among the inputs of what is made of them.
 
-    It holds them, so that no other object can come to have the place in memory by which they are told apart.
+    It keeps references to them, so that no other object can get the memory address that identifies them.
     """
 
     __slots__ = ("_ids", "_objects")
@@ -100,7 +100,7 @@ class Memo(Generations[Key, _Known[Key, Made]]):
         return known.made
 
     def share(self, key: Key, made: Made) -> Made:
-        """Return the known object for an equal one, so that whoever compares by identity finds the same."""
+        """Return the known object for an equal one, so that comparisons by identity succeed."""
         known = self.now.get(key) or self.before.get(key)
         if known is None or (known.made is not made and known.made != made):
             known = _Known(key, None, made)
@@ -109,13 +109,13 @@ class Memo(Generations[Key, _Known[Key, Made]]):
 
 
 class Held(Generic[Key, Made]):
-    """What was made, by key, as long as somebody holds it; it needs a ``weakref_slot``."""
+    """What was made, by key, while it is referenced; the class needs a ``weakref_slot``."""
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[Key, Made] = WeakValueDictionary()
 
     def ensure(self, key: Key, make: Callable[[], Made]) -> Made:
-        """Return what ``make`` makes of the key; without making it if somebody holds that."""
+        """Return what ``make`` makes of the key; a value that is still referenced is not made again."""
         made = self._known.get(key)
         if made is None:
             made = self._known[key] = make()

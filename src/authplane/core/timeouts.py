@@ -30,7 +30,7 @@ _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "
 _TERM: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _DURATION: Final = re.compile(rf"\+?(?:{_TERM.pattern})+")
 _LONGEST: Final = 87_600 * 3600.0
-"""Ten years, in seconds: Envoy refuses what it cannot count in its own units, and nobody waits longer."""
+"""Ten years, in seconds: Envoy rejects longer durations, and no request takes longer."""
 
 
 def parse_schema_timeout(text: str) -> Timeout | None:

@@ -215,8 +215,8 @@ class Prefixes:
             place = self._shorter[place]
 
     def _longest(self, value: str) -> int:
-        # Whatever stands in order between a text and something that begins with it begins with it too. So all keys that
-        # a value begins with are beginnings of the last key that is not after the value.
+        # In sorted order, every text between a text and one of its extensions is an extension of it too. So all keys
+        # that are prefixes of a value are prefixes of the last key that is not after the value.
         keys = self._keys
         place = bisect_right(keys, value) - 1
         if place >= 0 and not value.startswith(keys[place]):

@@ -1,7 +1,7 @@
 """Attempts to reach servers from this machine: at the same time, and each within a limit.
 
-A name server that does not answer blocks its caller for many seconds, and Python waits for the thread that asks. So
-names are resolved in threads that nobody waits for, and connections are made to addresses.
+A name server that does not answer blocks its caller for many seconds, and Python waits for the blocked thread. So
+daemon threads resolve names, and connections are made to addresses.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _MOST_ADDRESSES: Final = 4
 
 
 async def try_all(attempts: Sequence[Callable[[], Awaitable[T]]], *, limit: float = TOTAL) -> list[T | None]:
-    """Make attempts at the same time; None stands for one that was not finished within the limit."""
+    """Make attempts at the same time; an attempt that does not finish within the limit is None."""
     outcomes: list[T | None] = [None] * len(attempts)
     gate = asyncio.Semaphore(_MOST)
 
@@ -72,7 +72,7 @@ def unresolved(host: str) -> Refused:
 
 
 async def resolve(host: str, *, limit: float = LIMIT) -> tuple[str, ...]:
-    """Return the addresses of a name; none if nobody knows it, or says so within the limit."""
+    """Return the addresses of a name; empty if the name is unknown or is not resolved within the limit."""
     if parse_ip_address(host) is not None:
         return (host,)
     loop = asyncio.get_running_loop()
@@ -87,7 +87,7 @@ async def resolve(host: str, *, limit: float = LIMIT) -> tuple[str, ...]:
             found = tuple(str(each[4][0]) for each in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
         except (OSError, UnicodeError):
             found = ()
-        with suppress(RuntimeError):  # the loop has ended: nobody waits for the answer
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(settle, found)
 
     threading.Thread(target=look_up, name=f"resolve {host}", daemon=True).start()

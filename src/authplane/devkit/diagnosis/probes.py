@@ -80,7 +80,7 @@ def _open_routes(examined: Examined) -> Iterator[Row]:
 
 
 def _by_holder(ports: Iterable[Port]) -> dict[str, list[str]]:
-    """Return the open routes, in words, by what holds them; each once, whichever ports have it."""
+    """Return the descriptions of open routes by their resource; each once, even if several ports have it."""
     found: dict[str, dict[str, None]] = {}
     for host in hosts_of(ports):
         for route in host.routes:
