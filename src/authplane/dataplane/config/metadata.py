@@ -10,7 +10,7 @@ from authplane.dataplane.filters.filter_metadata import FilterMetadata
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """For whom tokens of Google's cloud are meant."""
+    """The audience of tokens that Google Cloud issues."""
 
     url: str
 

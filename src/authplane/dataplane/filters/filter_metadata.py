@@ -1,4 +1,4 @@
-"""What routes and clusters say to filters: JSON objects by the names of those whom they are for."""
+"""Filter metadata of routes and clusters: JSON objects by the name of the filter that reads them."""
 
 from collections.abc import Mapping
 from dataclasses import field

@@ -67,7 +67,7 @@ class ServerRules:
         if call.connection is None:
             return _UNKNOWN_CONNECTION
         local = call.connection.local
-        # Some servers cannot tell their own address: another chain could have weaker filters than the one meant.
+        # Some servers do not know their own address: another chain could have weaker filters than the intended one.
         if self.asks_local and not local.is_known:
             return _UNKNOWN_CONNECTION
         chain = pick_chain(self.listener, local, call.connection.remote)

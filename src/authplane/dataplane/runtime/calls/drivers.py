@@ -33,7 +33,7 @@ def drive(steps: Generator[S, Any, T], take: Callable[[S], Any]) -> T:
         while True:
             try:
                 outcome = take(step)
-            except Exception as error:  # noqa: BLE001 (whoever yields a step knows what its failure means)
+            except Exception as error:  # noqa: BLE001 (the generator that yields a step knows what its failure means)
                 step = steps.throw(error)
             else:
                 step = steps.send(outcome)

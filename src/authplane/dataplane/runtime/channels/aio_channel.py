@@ -67,7 +67,7 @@ _Begun: TypeAlias = BoundCall | Stop | _Waiting
 
 
 class _Started(NamedTuple):
-    """A call that the stand-in makes."""
+    """A call that ``stand_in`` makes."""
 
     method: Method
     options: dict[str, Any]
@@ -219,7 +219,7 @@ class _Multi:
             raise grpc.aio.UsageError("Channel is closed.")
         self.channel.parts.begin()
         begun: _Begun | None = None
-        # Call credentials are for the stand-in as well: grpcio fails such a call on a channel without TLS at once.
+        # Call credentials need `stand_in` as well: grpcio fails such a call on a channel without TLS at once.
         if not self.channel.parts.interceptors and given.get("credentials") is None:
             asked = AskedCall(self.method.path, given.get("metadata"), None, bool(given.get("wait_for_ready")))
             begun = self.channel.begin(asked, given.get("timeout"))

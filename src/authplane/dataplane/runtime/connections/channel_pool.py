@@ -100,10 +100,10 @@ class _Entry:
 
 
 class ChannelPool(ABC):
-    """The channels that are in use. One that nothing keeps is closed when its last call has ended.
+    """The channels in use. A channel that nothing keeps is closed when its last call has ended.
 
-    What is decided about a channel is here. ``take`` is in the pools for threads and for an event loop: a thread holds
-    the one lock of its pool while it opens a channel; on a loop this takes a moment in which others take theirs.
+    This class decides what happens to a channel. The pools for threads and for an event loop implement ``take``: a
+    thread keeps the pool's lock while it opens a channel; on a loop, opening takes a moment in which other tasks run.
     """
 
     def __init__(self, opener_of: Callable[[Any], Opener]) -> None:
@@ -111,7 +111,7 @@ class ChannelPool(ABC):
         self._kept: frozenset[Any] = frozenset()
         self._entries: dict[Any, _Entry] = {}
         self._last: tuple[Any, _Entry | None] = _NOTHING
-        """A key that is kept, and its entry: it is asked for again and again, and to hash keys takes many steps."""
+        """A kept key and its entry: calls look it up again and again, and hashing a key takes many steps."""
         self.closed = False
 
     def __len__(self) -> int:

@@ -22,7 +22,7 @@ def jwt_token_file_call_credentials(path: str) -> grpc.CallCredentials:
     The file is read when a call needs it, and again before its token expires. Combine them with the credentials of a
     channel (`grpc.composite_channel_credentials`) or give them to single calls; both kinds of channel take them.
 
-    Calls of `authplane.grpc.channel` and `authplane.grpc.aio.channel` fail with UNAUTHENTICATED if the file holds no
+    Calls of `authplane.grpc.channel` and `authplane.grpc.aio.channel` fail with UNAUTHENTICATED if the file has no
     usable token, and with UNAVAILABLE if it cannot be read. On channels of grpcio itself every failure is UNAVAILABLE:
     use `jwt_token_file_interceptor` there.
     """

@@ -1,7 +1,7 @@
 """Channels to other services, such as an authorization service: equal keys share a channel, and updates keep it.
 
-How a side call is given up differs: a thread is told by the call that asks, and cancels a future; on an event loop the
-task is cancelled. So each kind makes its calls itself, and what they come to is the same.
+Cancellation differs: with threads, the calling RPC cancels the future of a side call; on an event loop, its task is
+cancelled. So each kind makes its calls itself, with the same outcomes.
 """
 
 import asyncio
