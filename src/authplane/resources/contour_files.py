@@ -27,7 +27,7 @@ def is_bare_file(root: Fields) -> bool:
 
 
 def read_bare_file(root: Fields, report: Report) -> ContourFile | None:
-    """Read a file that stands by itself; None after an error."""
+    """Read Contour's configuration from a file that is not in a ConfigMap; None after an error."""
     return _read(root, BARE_REF, (), report)
 
 

@@ -128,7 +128,7 @@ def _without_kind(api: str | None, kind: str | None, root: Fields) -> Decoded:
 
 
 def _file_in(config_map: ConfigMap, root: Fields) -> Decoded:
-    """Read Contour's configuration in a ConfigMap; nobody else has a use for that one."""
+    """Read Contour's configuration in a ConfigMap; we use this ConfigMap for nothing else."""
     report = Report()
     file = read_config_map(config_map, report)
     problems = tuple(report.problems)

@@ -43,7 +43,7 @@ class Origins:
     claims: Mapping[Ref, tuple[Claim, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """The documents that are in force."""
     _roots: dict[Chunk, Node | None] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """The documents that were looked into last: one with many problems is asked for the place of each."""
+    """The documents that were parsed last, since a document with many problems is searched once for each."""
 
     def places(self, key: Ref, path: Path, more: Iterable[str] = ()) -> Iterator[tuple[Place, Ref]]:
         """Return the place of the field in each document that declares the resource now, in ``more`` files as well."""

@@ -123,7 +123,7 @@ def parse_mcp_url(text: str) -> McpUrl | str:
 
 
 def _problem(text: str, parts: SplitResult, host: str) -> str:
-    """Say what a URL has that it must not have, or lacks; ``{shown}`` stands for the URL. Empty if nothing."""
+    """Say what is wrong with a URL, with ``{shown}`` in place of the URL; empty if nothing."""
     if parts.scheme not in _SCHEMES or not text.lower().startswith(f"{parts.scheme}://"):
         return f"{{shown}} does not start with http:// or https://. {_EXAMPLE}"
     if "@" in parts.netloc:

@@ -63,9 +63,9 @@ def meant_kind(written: str) -> str:
 
 
 def listeners(resources: Resources) -> Mapping[Ref, tuple[str, ...]]:
-    """Return the Gateways that there are, with the names of their listeners.
+    """Return the Gateways with the names of their listeners.
 
-    Without a Gateway document there is one that nobody wrote, if there is a backend that it can lead to.
+    Without a Gateway document, the default Gateway is the only one, if it can lead to a backend.
     """
     found = {
         Ref("Gateway", name.namespace, name.name): tuple(each.name for each in gateway.spec.listeners)

@@ -191,7 +191,7 @@ def _key(resource: Resource) -> ObjectName:
 
 
 def _only(table: Table[T]) -> T | None:
-    """Return the value of a table that holds at most one."""
+    """Return the value of a table that has at most one."""
     return next(iter(table.values()), None)
 
 

@@ -159,7 +159,7 @@ def _fields_filler(node: Fields, holes: dict[Scalar, int]) -> _Filler | None:
     if not makers:
         return None
     indexes = [holes[scalar] for scalar in _scalars(node) if scalar in holes]
-    # The words of a node stand together, as the parts of a text do.
+    # The words of a node are adjacent, as the parts of a text are.
     first, last = min(indexes), max(indexes) + 1
     shared: dict[tuple[str, ...], Shared] = {}
 

@@ -88,7 +88,7 @@ class Library:
         self._loaded = Loaded()
 
     def restore(self, versions: Mapping[str, Iterable[tuple[int, str]] | None]) -> None:
-        """Begin with what was in force before; None stands for a file of which no version was ever good."""
+        """Start with what was in force before; None means that no version of the file was ever good."""
         found = {
             file: source_of(pieces, self._chunks, self._stencils)
             for file, pieces in versions.items()

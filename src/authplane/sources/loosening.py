@@ -1,7 +1,7 @@
-"""Which changes of documents take away something that protects.
+"""Finds changes of documents that remove protection.
 
-A change that takes nothing away is in force at once. Of one that does, or that may, nobody can tell whether it is meant
-or a file that is not finished, so it waits. What cannot be said for sure counts as taking away.
+A change that removes no protection applies immediately. A change that does, or may, could be intended or an unfinished
+file, so it waits. If it is uncertain, it counts as removing protection.
 """
 
 from collections.abc import Iterable
@@ -78,7 +78,7 @@ def _changed(old: Resource, new: Resource, around: LooseningContext) -> str:
         case Service() | EndpointSlice() | Secret() | AuthorizationService():
             found = ""
         case _:
-            # A setting, a permission or the like, or another form of a policy: nobody compares them.
+            # A setting, a permission or the like, or another form of a policy: these are not compared.
             pass
     return found
 

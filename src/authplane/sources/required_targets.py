@@ -1,4 +1,4 @@
-"""Targets that must exist: what a source demands of policies that has nobody to ask whether a name is right.
+"""Requires that targets of policies exist, for sources where a missing target is a mistake.
 
 In a folder a target that does not exist is a mistake in the policy: the last version whose targets all existed stays in
 force, so that a misspelled name opens nothing. A cluster makes no such demand, since its objects come in any order.
@@ -59,11 +59,11 @@ class RequiredTargets:
         self._kept: frozenset[Ref] = frozenset()
 
     def kept(self) -> Mapping[str, str]:
-        """Return the texts of the policies in force that no file holds any more, by their names."""
+        """Return the texts of the policies in force that are in no file any more, by their names."""
         return {str(ref): self._good[ref].text for ref in self._kept if self._good[ref].text}
 
     def remember(self, texts: Mapping[str, str]) -> None:
-        """Begin with the texts that were kept before; one that holds no such policy is no good version."""
+        """Start with the texts that were kept before; a text without such a policy is no good version."""
         stencils = Stencils()
         for name, text in texts.items():
             for doc in stencils.build(text).docs:
@@ -85,7 +85,7 @@ class RequiredTargets:
                 self._good[ref] = good
                 if good.policy is not policy:
                     kept[ref] = good.policy
-            # What is wrong with a kind is said by who compiles the policy, unless nobody does.
+            # The compiler reports what is wrong with a kind, unless the policy is not compiled.
             told = faults if ref in kept else (each for each in faults if each.reason == _NOT_FOUND)
             found += (_finding(each, ref, loaded, kept=ref in kept) for each in told)
         self._kept = frozenset(kept)

@@ -34,7 +34,7 @@ def doubt_in(sources: Mapping[str, Source]) -> str:
 def lost_settings(sources: Mapping[str, Source], known: Container[Ref]) -> frozenset[Ref]:
     """Return the configurations that some text seems to be, and of which nothing is ``known``; they have no names.
 
-    Where nothing is said the defaults hold, and those may be wider than what somebody wrote who made a mistake.
+    Without settings the defaults apply, and those may be wider than what the author of the invalid document wrote.
     """
     texts = [chunk.text for source in sources.values() for chunk, _ in source.faulty if any(map(is_error, chunk.spots))]
     missing = {Ref(kind, "", ""): word for kind, word in _SETTINGS.items()}
@@ -54,7 +54,7 @@ def _may_be_file(file: str, source: Source) -> bool:
 
 
 def unread_proxies(broken: Iterable[Doc], sources: Mapping[str, Source]) -> tuple[UnreadProxy, ...]:
-    """Return the HTTPProxies among the broken documents, and the files that may hold one that cannot be read at all."""
+    """Return the HTTPProxies among the broken documents, and the unreadable files that may contain one."""
     found = {
         UnreadProxy(str(doc.ref), doc.ref.namespace, doc.host, doc.ingress_class)
         for doc in broken
@@ -68,7 +68,7 @@ def unread_proxies(broken: Iterable[Doc], sources: Mapping[str, Source]) -> tupl
 
 
 def unread_tls_policies(sources: Mapping[str, Source]) -> Mapping[Ref, None]:
-    """Return the files that may hold a BackendTLSPolicy that cannot be read at all, as policies of no namespace."""
+    """Return the unreadable files that may contain a BackendTLSPolicy, as policies of no namespace."""
     return {
         Ref(TLS_POLICY, "", file): None
         for file, source in sources.items()

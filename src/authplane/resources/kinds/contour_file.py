@@ -1,6 +1,6 @@
 """Contour's configuration file, which says what a ContourConfiguration says with other names.
 
-It stands under ``contour.yaml`` in a ConfigMap ``contour``, or is a file by itself, without API version and kind.
+It is the key ``contour.yaml`` of a ConfigMap ``contour``, or a file by itself, without API version and kind.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ KEY: Final = "contour.yaml"
 GLOBAL: Final = "globalExtAuth"
 """The setting that must not be overlooked."""
 BARE: Final = "ContourFile"
-"""How problems name the kind of a file that stands by itself."""
+"""The kind in problems of a file that is not in a ConfigMap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class ContourFile:
     ref: Ref
     """The ConfigMap, or the file itself."""
     above: Path
-    """The field of the ConfigMap that holds the file; empty for the file itself."""
+    """The field of the ConfigMap that contains the file; empty for the file itself."""
     spec: ContourConfigurationSpec
 
 

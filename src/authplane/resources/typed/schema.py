@@ -1,9 +1,9 @@
 """How a kind describes its fields.
 
-A kind is a frozen dataclass. The annotation of a field says what the document may hold; a field without a default is
+A kind is a frozen dataclass. The annotation of a field says what the document may contain; a field without a default is
 required; the name in the document is the field's name in camelCase. `Annotated` adds the limits below. The class
 variable ``UPSTREAM`` names the fields that the upstream kind has and we do not model; ``SHORTHAND`` names the field
-that a text stands for where the document has no mapping.
+that receives a text where the document has no mapping.
 """
 
 from re import Pattern
@@ -75,7 +75,7 @@ class OneOrMany:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A truth value for us, whatever the document holds: the field is there. Who reads it must not pass over it."""
+    """A Boolean that says whether the document has the field, whatever its value. Readers must not ignore it."""
 
 
 @dataclass(frozen=True, slots=True)

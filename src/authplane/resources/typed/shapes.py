@@ -123,7 +123,7 @@ def _shape(kind: type) -> Shape:
 
 
 def _mapping_kind(hint: object) -> type | None:
-    """Return the kind of the one mapping that an annotation stands for; None if it is anything else."""
+    """Return the kind of the one mapping that an annotation describes; None if it describes anything else."""
     origin = get_origin(hint)
     if origin is Annotated or origin is Union or origin is types.UnionType:
         return next((kind for each in get_args(hint) if (kind := _mapping_kind(each))), None)
@@ -335,7 +335,7 @@ def _value_reader(hint: object, limits: tuple[Limit, ...]) -> Reader:
 
 def _bytes(text: str, path: Path, report: Report) -> object:
     try:
-        # Kubernetes lets a long value stand on several lines.
+        # Kubernetes accepts a long value on several lines.
         return Secret(base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True))
     except (binascii.Error, ValueError):
         return report.error(

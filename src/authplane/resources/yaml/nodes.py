@@ -149,7 +149,7 @@ _NULLS: Final = frozenset(word for word, value in _WORDS.items() if value is Non
 _NOWHERE: Final = Scalar("", True, 1, 1)
 
 
-class _Refused(Exception):  # noqa: N818 (leaves the loop; nobody else sees it)
+class _Refused(Exception):  # noqa: N818 (leaves the loop; it never leaves this module)
     """Reading stops here."""
 
     def __init__(self, spot: Spot) -> None:
@@ -252,7 +252,7 @@ class _Builder:
         return Items(tuple(done.items), done.line, done.column)
 
     def _put(self, node: Node) -> None:
-        """Give a finished node to what it stands in."""
+        """Add a finished node to the node that contains it."""
         into = self._into
         if into is None:
             self.root = node

@@ -1,7 +1,7 @@
 """Switches the content of a folder at once, as Kubernetes does with mounted ConfigMaps.
 
-The new content stands in a hidden folder beside the old. One link, `SWITCH`, says which of them counts; turning it is
-one rename. What else changes in the folder, links that people can see and old content, has no effect on readers.
+The new content is in a hidden folder beside the old one. One link, `SWITCH`, says which of them applies; one rename
+changes it. Other changes in the folder, visible links and old content, have no effect on readers.
 """
 
 import fcntl
@@ -119,7 +119,7 @@ def _turn(folder: Path, made: Path) -> None:
 
 
 def _tidy(folder: Path, made: Path) -> None:
-    """Remove what counts no more, and show what counts; whoever reads the folder meanwhile sees no difference."""
+    """Remove old content and link the new content; readers of the folder see no difference meanwhile."""
     for below, stamp in json.loads((made / APPLIED).read_text(encoding="utf-8")).items():
         with suppress(OSError):
             if Stamp.of((folder / below).lstat()) == Stamp(*stamp):

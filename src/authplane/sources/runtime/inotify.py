@@ -21,7 +21,7 @@ LONGEST_WRITE: Final = 60.0
 """A file counts as finished so many seconds after the last write: some file systems never report that it is closed."""
 
 GATHER: Final = 0.01
-"""So many seconds after a change, what happened in them is told together."""
+"""Seconds for which changes are gathered after the first, and reported together."""
 
 _MASK: Final = (
     Mask.MODIFY | Mask.ATTRIB | Mask.CLOSE_WRITE | Mask.MOVE | Mask.CREATE | Mask.DELETE | Mask.DELETE_SELF
@@ -81,7 +81,7 @@ class Inotify:
         return self._take(loop.time())
 
     def _given_up(self, now: float) -> Seen:
-        """Return the files that nobody has written for long, whether they were closed or not."""
+        """Return the files that have not been written for long, whether they were closed or not."""
         found = frozenset(path for path, last in self._written.items() if now - last > LONGEST_WRITE)
         for path in found:
             del self._written[path]

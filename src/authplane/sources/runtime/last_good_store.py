@@ -1,8 +1,8 @@
 """The last good versions of a folder's files, kept on disk for the next start.
 
-One database for each folder, which all processes that read the folder share. It holds what files hold, keys and
-passwords too, so only its owner may read it; and since it decides what is in force, one that others could have written
-is not believed.
+Each folder has one database, shared by all processes that read the folder. It contains the content of files, including
+keys and passwords, so only its owner may read it. Since it decides what is in force, a database that others could have
+written is not used.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ _DIGITS: Final = 16
 Pieces: TypeAlias = tuple[tuple[int, str], ...]
 """The documents of a file, each with the number of lines before it."""
 Versions: TypeAlias = Mapping[str, Pieces | None]
-"""By the path below the folder; None stands for a file of which no version was ever good."""
+"""By the path below the folder; None means that no version of the file was ever good."""
 
 Policies: TypeAlias = Mapping[str, str]
-"""By their names, the texts of policies that are in force and that no file holds any more."""
+"""The texts, by name, of policies that are in force and in no file any more."""
 
 
 class State(NamedTuple):
@@ -52,7 +52,7 @@ CREATE TABLE kept (sort TEXT, name TEXT, hash BLOB, content BLOB, PRIMARY KEY (s
 
 
 def default_state_dir() -> Path:
-    """Return where state is kept if nobody says where: as systemd says, or as desktops do.
+    """Return the default folder for state: as systemd says, or as desktops do.
 
     A user without a home, as containers have, gets a place that lasts as long as the machine runs.
     """

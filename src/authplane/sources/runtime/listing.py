@@ -59,7 +59,7 @@ class Entry(NamedTuple):
 
 
 SWITCH: Final = "..data"
-"""A link to the folder that holds the content of the one it is in, as Kubernetes makes for mounted ConfigMaps."""
+"""A link to the folder with the content of the one it is in, as Kubernetes makes for mounted ConfigMaps."""
 APPLIED: Final = ".applied"
 """A file in such a folder: which files beside the link it takes the place of, as JSON."""
 
@@ -84,7 +84,7 @@ class Plain(NamedTuple):
                 if below.rpartition("/")[2] == SWITCH:
                     return None
                 if below.startswith(".") or "/." in below:
-                    # Without links, nobody looks there.
+                    # Without links, hidden folders are not read.
                     continue
                 if real in self.folders or os.path.dirname(real) not in self.folders:  # noqa: PTH120
                     return None
@@ -245,7 +245,7 @@ _SCHEMA: Final = "authplane.schema.json"
 
 
 def is_read(name: str) -> bool:
-    """Tell whether a file of this name holds resources: tests of policies and our schema may stand beside them."""
+    """Tell whether a file of this name contains resources: policy tests and our schema may be beside them."""
     return name.endswith(_SUFFIXES) and not name.endswith(_TESTS) and name.rpartition("/")[2] != _SCHEMA
 
 

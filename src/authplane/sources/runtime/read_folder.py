@@ -58,7 +58,7 @@ class Folder:
         """Files that changed within that time, and when."""
         self._targets = RequiredTargets()
         self._kept_policies: Mapping[str, str] = {}
-        """The policies on disk that no file holds any more."""
+        """The policies on disk that are in no file any more."""
         self.library = Library(self._targets)
         self._largest = largest_file
         self._progress_every = int(progress_every * SECOND)
@@ -95,8 +95,8 @@ class Folder:
         """Tell the library what changed since the last scan; False if nothing did.
 
         With ``named``, nothing has changed but these paths, which start with the real path of the root: the others
-        need no look. The ``unfinished`` files are being written and stay as they were read before. ``progress`` is told
-        every ``progress_every`` seconds how many of how many files are done.
+        need no look. The ``unfinished`` files are being written and stay as they were read before. ``progress``
+        receives every ``progress_every`` seconds how many of how many files are done.
         """
         started = time.time_ns()
         if not self._begun:
@@ -252,7 +252,7 @@ class Folder:
         self._seen[path] = _Seen(entry.stamp, digest, entry.stamp.settled(started), entry.opened)
         if before is not None and before.digest == digest:
             return False
-        # What changed while nobody looked may have been quiet for long.
+        # A file that changed before the first scan may have been quiet for long.
         age = 0.0 if self._begun else max(0, started - entry.stamp.changed) / SECOND
         self._touch(path, entry.opened, age)
         self.library.changed(shown(path), content, shown(entry.unit))

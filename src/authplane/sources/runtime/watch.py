@@ -135,7 +135,7 @@ def _tell(done: int, total: int) -> None:
 
 
 class _Eyes(ExitStack):
-    """Sees changes of a folder: is told of them if the system can, and looks for them if not."""
+    """Sees changes of a folder: the system reports them if it can; otherwise we poll for them."""
 
     def __init__(self, folder: Folder, *, poll: bool, notify: Notify) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ class _Told(ExitStack):
 
 
 class _Watched(NamedTuple):
-    """What stands for a root: a file is watched through its folder, since editors replace files."""
+    """What is watched for a root: a file is watched through its folder, since editors replace files."""
 
     path: Path
     recursive: bool
