@@ -45,7 +45,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class JwtTokenFile:
-    """Each call carries the token that a file holds."""
+    """Each call carries the token of a file."""
 
     path: str
 
@@ -84,7 +84,7 @@ def parse_channel_credentials(kind: str, config: Fields) -> ChannelCredentials |
 
 
 def parse_tls_files(config: Fields) -> TlsFiles:
-    """Read where certificates are; whoever needs one of them checks that it is there."""
+    """Read where certificates are; the caller checks that those it needs are present."""
     return TlsFiles(
         ca=config.path("ca_certificate_file"), identity=_parse_identity(config), refresh=_parse_refresh(config)
     )

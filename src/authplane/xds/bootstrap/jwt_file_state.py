@@ -24,7 +24,7 @@ class Moment:
     wall: float
     """Seconds since 1970, as tokens count."""
     steady: float
-    """Seconds of a clock that nobody sets, as delays count."""
+    """Seconds of a monotonic clock, for delays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class JwtFile:
         self._retry_at = 0.0
 
     def call_started(self, now: Moment) -> Started:
-        """Decide on a call; whoever is told to read does so and says how it ended."""
+        """Decide on a call; if the result says to read the file, the caller reads it and reports the outcome."""
         left = -1.0 if self._token is None else _left(self._token, now)
         read = (left <= _REFRESH or self._is_doubted()) and self._may_read(now)
         self._reading |= read
@@ -99,9 +99,9 @@ class JwtFile:
         return Started(Queued(), read)
 
     def call_refused(self, token: Secret[str], now: Moment) -> bool:
-        """Take that a server did not accept a token; tells whether the file is to be read now.
+        """Record that a server did not accept a token; tell whether the caller should read the file now.
 
-        The file may hold another one by now: that of an issuer whose keys have changed, or the rest of one that was
+        The file may have another one by now: that of an issuer whose keys have changed, or the rest of one that was
         read before its writer had finished.
         """
         if self._token is None or self._token.text != token:

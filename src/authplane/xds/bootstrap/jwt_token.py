@@ -1,4 +1,4 @@
-"""A JWT as whoever sends it needs to know it: the text, and when it expires. Whoever receives it checks the rest."""
+"""A JWT as its sender needs it: the text, and when it expires. The receiver checks the rest."""
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -27,7 +27,7 @@ class Token:
     whole: bool = True
     """Whether the signature has a length that the algorithm allows; if not, its writer may not have finished.
 
-    Such a token is sent nevertheless: gRFC A97 leaves the signature to whoever receives it.
+    Such a token is sent nevertheless: gRFC A97 leaves the signature to the receiver.
     """
 
 
@@ -39,7 +39,7 @@ class NotToken:
 
 
 def parse_token(content: bytes) -> Token | NotToken:
-    """Read what a file holds; white space around the token does not count."""
+    """Read the content of a file; white space around the token is ignored."""
     text = content.strip(_WHITESPACE)
     parts = _COMPACT.fullmatch(text)
     if parts is None:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from authplane.xds.bootstrap.xds_bootstrap import Bootstrap
 
 _PATH_CHARACTERS: Final = "/:@!$&'()*+,;="
-"""What the path of a URI may hold as it is, beside letters, digits and ``-._~`` (RFC 3986, 3.3)."""
+"""Characters that the path of a URI may have unencoded, beside letters, digits and ``-._~`` (RFC 3986, 3.3)."""
 
 
 def fill_template(template: str, value: str) -> str:

@@ -1,6 +1,6 @@
-"""The xDS bootstrap: which servers a gRPC client or server gets its configuration from, and who it says it is.
+"""The xDS bootstrap: the servers that configure a gRPC client or server, and its node id.
 
-Types are held strictly and every problem is reported; fields that nobody knows are ignored, as newer writers add some.
+Types are checked strictly and every problem is reported; unknown fields are ignored, as newer writers add some.
 """
 
 import json

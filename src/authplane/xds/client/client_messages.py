@@ -69,7 +69,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Effect: end the stream or the attempt; nobody needs to hear of its end."""
+    """Effect: end the stream or the attempt; its end need not be reported."""
 
     link: Link
 

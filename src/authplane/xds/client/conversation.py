@@ -43,7 +43,7 @@ class Topic:
         request = Request(
             type_url=type_url,
             names=tuple(sorted(self.names)),
-            # On a new stream a version would be a claim to hold what it had. A server that counts its versions from 1
+            # On a new stream a version would claim that we have its resources. A server that counts its versions from 1
             # again, or another one behind the same name, would believe it and never send what is new.
             version=self.version if self.nonce else "",
             nonce=self.nonce,
@@ -103,7 +103,7 @@ class Conversation:
         self.link, self.retry_at = link, None
 
     def opened(self, now: float, cached: Callable[[Key], bool]) -> None:
-        """Take note of a stream: everything is asked for anew."""
+        """Record a new stream: everything is requested again."""
         self._opened, self._heard, self._introduced = now, False, False
         for type_url, topic in self.topics.items():
             topic.nonce, topic.error, topic.asked = "", None, False

@@ -17,7 +17,7 @@ _MOST_TEXT: Final = 256 * 1024
 
 @dataclass(slots=True, kw_only=True)
 class Judgement:
-    """What a response holds of what was asked for."""
+    """What a response contains of what was requested."""
 
     type_url: str
     wanted: Collection[str]
@@ -36,11 +36,11 @@ class Judgement:
 
     @property
     def refusal(self) -> str | None:
-        """What the server is told; None if all is well."""
+        """The error to send to the server; None if all is well."""
         return shorten("; ".join(self.complaints), _MOST_TEXT) if self.complaints else None
 
     def add(self, place: str, item: Item, read: Decoded[object] | Invalid) -> None:
-        """Add a resource that was read, unless nobody wants it."""
+        """Add a resource that was read, unless no watcher wants it."""
         written = read.name if read.name is not None else item.name or None
         if written is None:
             self._complain(place, read)
@@ -76,9 +76,9 @@ class Judgement:
 def judge(
     kind: ResourceType[Any], response: Response, source: Source, wanted: Collection[str], known: Mapping[bytes, str]
 ) -> Judgement:
-    """Read every resource of a response; those that nobody wants are ignored, valid or not.
+    """Read every resource of a response; those without a watcher are ignored, valid or not.
 
-    ``known`` has the names of resources in use by their bytes: what has not changed is not read again.
+    ``known`` has the names of resources in use by their bytes: an unchanged resource is not read again.
     """
     found = Judgement(type_url=kind.type_url, wanted=wanted)
     for place, item in enumerate(response.items):

@@ -8,7 +8,7 @@ from authplane.core.values import dataclass
 _SCHEME: Final = "xdstp:"
 _PATH: Final = "/:@!$&'()*+,;="
 _PARAMETER: Final = "/:@!$'()*,;?"
-"""What stands as it is, beside letters, digits and ``-._~``; all else is percent-encoded."""
+"""Characters that stay unencoded, beside letters, digits and ``-._~``; all others are percent-encoded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ LONG_PATIENCE: Final = 30.0
 
 
 class ClientSession:
-    """Watches resources. Whoever drives it calls `flush` after other calls, and `elapsed` when `due`.
+    """Watches resources. The driver calls `flush` after other calls, and `elapsed` when `due`.
 
-    Requests come out of `flush` alone, so that what happens at one time goes out in one request for each type.
+    Only `flush` makes requests, so that simultaneous changes go out in one request for each type.
     """
 
     def __init__(self, bootstrap: Bootstrap, types: Iterable[ResourceType[Any]]) -> None:
@@ -41,7 +41,7 @@ class ClientSession:
     # --- Watchers
 
     def watch(self, type_url: str, name: str, watcher: int) -> tuple[Effect, ...]:
-        """Begin to watch: the watcher is told what is known, in order, and all that changes.
+        """Begin to watch: the watcher gets what is known, in order, and all changes.
 
         Raises `KeyError` for a type that the session was not made for.
         """
@@ -64,7 +64,7 @@ class ClientSession:
         return self._done()
 
     def unwatch(self, watcher: int) -> tuple[Effect, ...]:
-        """Watch no longer. A resource that nobody watches is given up with the next `flush`."""
+        """Stop watching. A resource without watchers is dropped with the next `flush`."""
         found = self._watched.pop(watcher, None)
         if found is not None:
             found[1].watchers.pop(watcher)
@@ -73,7 +73,7 @@ class ClientSession:
     # --- What happens to streams
 
     def connected(self, link: Link, now: float) -> tuple[Effect, ...]:
-        """Take note that a stream is open, on a connection that stands."""
+        """Record that a stream is open, on an established connection."""
         conversation = self._current(link)
         if conversation is not None:
             conversation.opened(now, self._has)
@@ -125,7 +125,7 @@ class ClientSession:
         return self._done()
 
     def flush(self) -> tuple[Effect, ...]:
-        """Give up what nobody watches, and say to the servers what there is to say."""
+        """Drop resources without watchers, and make the requests that are due."""
         for realm in self._realms.values():
             self._forget_idle(realm)
         for server, conversation in list(self._conversations.items()):

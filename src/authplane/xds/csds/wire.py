@@ -18,7 +18,7 @@ from authplane.xds.client.wire import render_node
 REDACTED: Final = "[redacted]"
 _DEEPEST: Final = 64
 _SECRETS: Final = frozenset({"token", "access_token", "password", "private_key", "secret", "client_secret", "api_key"})
-"""Names of fields that hold secrets though nothing marks them."""
+"""Names of fields that contain secrets though nothing marks them."""
 _HEADER: Final = "envoy.config.core.v3.HeaderValue"
 _DATA_SOURCE: Final = "envoy.config.core.v3.DataSource"
 
@@ -64,7 +64,7 @@ def render_status(clients: Iterable[ClientDump], *, contents: bool) -> bytes:
 
 
 def redact(packed: any_pb2.Any, depth: int = 0) -> any_pb2.Any:
-    """Return a message without its secrets; without all content if nobody knows its type."""
+    """Return a message without its secrets; without all content if its type is unknown."""
     name = packed.type_url.rpartition("/")[2]
     bare = any_pb2.Any(type_url=packed.type_url)
     if depth > _DEEPEST:
@@ -132,7 +132,7 @@ def _blot(message: Message, field: FieldDescriptor) -> None:
 
 
 def _messages(field: FieldDescriptor, value: Any) -> list[Message]:
-    """Return the messages that a field holds: one, a list, or the values of a map."""
+    """Return the messages in a field: one, a list, or the values of a map."""
     if not field.is_repeated:
         return [value]
     entry = field.message_type

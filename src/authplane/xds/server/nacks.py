@@ -35,7 +35,7 @@ def note_nack(subscription: Subscription, sent: Sent, error: str) -> Nack:
 
 
 def mentioned(names: Iterable[str], message: str) -> tuple[str, ...]:
-    """Return the names that stand in the message as whole words."""
+    """Return the names that occur in the message as whole words."""
     text = message[:_SEARCHED]
     return tuple(name for name in names if name and name in text and _stands(name, text))
 

@@ -39,7 +39,7 @@ class NodeRules:
     """What clients with verified certificates are."""
 
     envoys: frozenset[str] = frozenset()
-    """Names in the certificates of Envoys; whoever has another one is a gRPC server. Empty: all of them are Envoys."""
+    """Names in the certificates of Envoys; a client with another name is a gRPC server. Empty: all are Envoys."""
 
     def admit(self, node: str, names: Collection[str]) -> Role | str:
         """Return what a client is that calls itself ``node`` and has these names in its certificate, or why not."""

@@ -55,7 +55,7 @@ class Rollout(Generic[R]):
         self._lingering = Lingering()
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Make this snapshot the target; planning starts again from what the client holds."""
+        """Make this snapshot the target; planning starts again from what the client has."""
         self.snapshot = snapshot
         self._refused = False
         self.restart()

@@ -13,7 +13,7 @@ class TypeUrl(StrEnum):
     ENDPOINT = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
     SECRET = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"  # noqa: S105 - a type, no password
     EXTENSION = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
-    """The configuration of a filter that a listener names and does not hold."""
+    """The configuration of a filter that a listener names but does not contain."""
 
 
 XdsName: TypeAlias = tuple[TypeUrl, str]

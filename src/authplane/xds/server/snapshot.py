@@ -12,7 +12,7 @@ from authplane.xds.server.node_identity import Role
 from authplane.xds.server.served_types import BY_NAME, TypeUrl
 
 _DIGITS: Final = 32
-"""Hexadecimal digits of a version: 128 bits, so that nobody can make two contents share one."""
+"""Hexadecimal digits of a version: 128 bits, so that no attacker can make two contents with the same version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def set_version(resources: Mapping[str, Versioned], refused: frozenset[str] = fr
     """Derive one version from the names and versions of a set of resources.
 
     A name in ``refused`` counts as another content: a client that refused a resource and comes back with this version
-    does not hold that resource.
+    does not have that resource.
     """
     names = sorted(resources)
     versions = [resources[name].version + ("!" if name in refused else "") for name in names]

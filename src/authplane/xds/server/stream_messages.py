@@ -38,14 +38,14 @@ class DeltaRequest:
     subscribe: tuple[str, ...] = ()
     unsubscribe: tuple[str, ...] = ()
     initial_versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """What the client holds from an earlier stream; it counts in the first request of a type only."""
+    """What the client has from an earlier stream; it counts only in the first request of a type."""
     nonce: str = ""
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SotwResponse:
-    """Resources in name order, and the version of all that the client then holds."""
+    """Resources in name order, and the version of all that the client has afterwards."""
 
     type_url: TypeUrl
     version: str
@@ -99,7 +99,7 @@ Event: TypeAlias = Acked | Nacked | Refused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What a client says of the present snapshot; what is in neither it holds and accepts."""
+    """What a client says of the current snapshot; it has and accepts everything that is in neither field."""
 
     pending: frozenset[XdsName]
     """It has not answered for these, or not asked for them yet."""

@@ -70,7 +70,7 @@ class StreamSession(ABC, Generic[Q, R]):
 
     @abstractmethod
     def _refusal(self, request: Q) -> str | None:
-        """Say why a request ends the stream, whoever sends it; None if it does not."""
+        """Say why a request ends the stream, whatever the client; None if it does not."""
 
     @abstractmethod
     def _take(self, request: Q, type_url: TypeUrl) -> Event | None:

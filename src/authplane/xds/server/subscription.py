@@ -75,7 +75,7 @@ class Subscription:
     outdated: bool = False
     """The client has content from an earlier stream, and we do not know which."""
     asked: set[str] = field(default_factory=set)
-    """Names to be answered whatever the client holds."""
+    """Names to be answered whatever the client has."""
     unanswered: bool = True
     """The subscription is new or has become wider in a way that no list of names tells."""
     owed: bool = False
@@ -111,7 +111,7 @@ class Subscription:
         return {*self._differing(existing), *(name for name in unanswered if name in existing)}
 
     def replace(self, names: frozenset[str], *, wildcard: bool) -> None:
-        """Take a whole new subscription: what is new is asked for, what is left out is forgotten."""
+        """Replace the whole subscription: new names are requested, others are dropped."""
         if names == self.names and wildcard == self.wildcard:
             return
         self.unanswered |= wildcard and not self.wildcard
