@@ -1,7 +1,7 @@
-"""How long an expression could take at worst, estimated from its text.
+"""Estimates from its text how long an expression could take at worst.
 
-The engine stops after 10,000 steps of all loops together, but a step may be long, and holds the interpreter meanwhile.
-So what a step does with strings and lists is counted, for the largest data that `admissible_data` lets through.
+The engine stops after 10,000 steps of all loops together, but a step may be long, and blocks the interpreter meanwhile.
+So the estimate counts what a step does with strings and lists, for the largest data that `admissible_data` accepts.
 """
 
 from typing import Final

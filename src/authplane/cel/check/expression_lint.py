@@ -71,7 +71,7 @@ def _whole(tree: Node, program: Program) -> Iterator[tuple[Node, Doubt, str]]:
 
 
 def _only_denies(node: Node) -> bool:
-    """Tell whether a node can be true without anything being as it is asked to be."""
+    """Tell whether a node only excludes values, and so is true for all others."""
     match node:
         case Const(value=True) | Call(function="_!=_"):
             return True

@@ -22,7 +22,7 @@ class Risk:
 
     node: Node
     absorbed: bool
-    """Whether it stands below ``||``, where the other side may hide the failure."""
+    """Whether it is below ``||``, where the other side may hide the failure."""
 
 
 def find_risks(tree: Node, vocabulary: Vocabulary) -> tuple[Risk, ...]:

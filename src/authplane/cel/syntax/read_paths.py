@@ -105,7 +105,7 @@ class _Finder:
             variable, keys = found
             self.found.setdefault(variable.name, set()).add(keys[0] if keys else None)
         elif tested:
-            # Whether a namespace is there depends on all that could stand in it.
+            # Whether a namespace is present depends on all variables below it.
             for variable in self._vocabulary.below(".".join(path)):
                 self.found.setdefault(variable.name, set()).add(None)
         else:

@@ -22,7 +22,7 @@ class _Placed:
     id: int
     """Distinct within an expression."""
     at: int
-    """The character of the text that stands for this part; the operator, where there is one."""
+    """The index of the character where this part is in the text; that of the operator, if it has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

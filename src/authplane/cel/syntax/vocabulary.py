@@ -30,7 +30,7 @@ class Variable:
     """One thing that expressions may read."""
 
     name: str
-    """Dotted: ``request.mcp.tool_name``. What stands before a dot is not a value, and cannot be a variable too."""
+    """Dotted: ``request.mcp.tool_name``. The part before a dot is not a value, and cannot be a variable too."""
     kind: Kind
     about: str
 

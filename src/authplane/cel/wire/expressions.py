@@ -26,7 +26,7 @@ from authplane.cel.syntax.tree import (
 from authplane.cel.syntax.vocabulary import Kind, Macro, Vocabulary
 
 PACKAGE: Final = "authplane_vocabulary"
-"""Where the messages stand that namespaces of variables are for the checker."""
+"""The package of the messages that describe namespaces of variables to the checker."""
 
 _RESULT: Final = "@result"
 _FIELD: Final = descriptor_pb2.FieldDescriptorProto
@@ -103,7 +103,7 @@ def build_timestamp(time: datetime) -> timestamp_pb2.Timestamp:
 
 
 def message_name(namespace: str) -> str:
-    """Return the name of the message that stands for a namespace."""
+    """Return the name of the message that describes a namespace."""
     return namespace.replace(".", "__")
 
 

@@ -14,7 +14,7 @@ from cel.expr.syntax_pb2 import Expr
 from authplane.cel.wire.expressions import below, pack_checked, unpack_checked
 
 NUMBER: Final = "number"
-"""What stands for the argument of ``string()`` in `WRITTEN`."""
+"""The name of the argument of ``string()`` in `WRITTEN`."""
 WRITTEN: Final = (
     "type(number) == double && number > -9223372036854775808.0 && number < 9223372036854775808.0"
     " && double(int(number)) == number ? string(int(number)) : string(number)"
@@ -76,7 +76,7 @@ def _numbered(template: checked_pb2.CheckedExpr, message: checked_pb2.CheckedExp
 
 
 def _walk(expr: Expr) -> Iterator[Expr]:
-    """Yield an expression and all below it; what stands around others comes first."""
+    """Yield an expression and all below it, parents first."""
     waiting = [expr]
     while waiting:
         each = waiting.pop()

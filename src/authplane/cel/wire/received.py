@@ -209,7 +209,7 @@ def _misleading(name: str) -> str:
 
 
 _PLACE: Final[dict[str, Any]] = {"id": 0, "at": 0}
-"""Nothing is told apart by its place before the expression is checked."""
+"""Before the expression is checked, positions have no meaning."""
 
 
 def _overload(function: str) -> re.Pattern[str]:

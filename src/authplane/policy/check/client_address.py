@@ -10,11 +10,11 @@ _FORWARDED: Final = "x-forwarded-for"
 
 
 def client_address(request: Request, hops: int = 0) -> str:
-    """Return the address of the client, as the nearest ``hops`` proxies tell it; of the connection's peer without any.
+    """Return the client's address as the nearest ``hops`` proxies report it; without hops, the address of the peer.
 
-    Envoy appends its own peer to ``x-forwarded-for`` before it asks, so that the last address is that of the nearest
-    proxy. Addresses further to the left than proxies stand are the client's own words. If there are fewer addresses
-    than proxies, the request did not come through all of them: then its peer counts, as it does for Envoy.
+    Envoy appends its own peer to ``x-forwarded-for`` before the check, so the last address is that of the nearest
+    proxy. Addresses to the left of the trusted proxies are claims of the client. If there are fewer addresses than
+    proxies, the request did not come through all of them: then its peer counts, as in Envoy.
     """
     trusted = hops or hops_of(request)
     if not trusted:

@@ -51,10 +51,10 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One HTTP request as the proxy saw it. Nothing in it is trusted but the peers and the context.
+    """One HTTP request as the proxy saw it. Only the peers and the context are trusted.
 
-    Most backends look at little of it. So one that comes from a message holds that message, and takes from it what is
-    asked for, once; nobody can tell the difference.
+    Most backends read little of it. So a request that comes from a message keeps the message and reads each field at
+    first use; callers see no difference.
     """
 
     method: str

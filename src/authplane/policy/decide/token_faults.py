@@ -1,4 +1,4 @@
-"""What a client hears about a token that no rule accepts: when it expired, and for whom it is.
+"""The explanation that a client gets about a token that no rule accepts: when it expired, and its audience.
 
 The token is the client's own, so its times, issuer and audience tell the client nothing new. The issuers of the rules
 are public: the protected resource metadata (RFC 9728) lists them. The audiences of the rules are shown only to clients

@@ -20,10 +20,10 @@ def is_for_proxies(name: str) -> bool:
 
 
 def client_headers(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return what a client may be sent, in order and with names in lower case; a name may stand there twice.
+    """Return the headers that a client may get, in order and with names in lower case; a name may occur twice.
 
-    What frames the message, is for the connection alone or is no header is left out. None of more than a proxy can
-    carry goes on.
+    Headers that frame the message or apply to the connection only, and invalid headers, are left out. If there are more
+    than a proxy can forward, none is returned.
     """
     named = [(name.lower(), value.strip(" \t")) for name, value in headers]
     nominated = {each.strip().lower() for name, value in named if name == "connection" for each in value.split(",")}

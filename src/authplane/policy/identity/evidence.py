@@ -39,7 +39,7 @@ class Evidence(Protocol):
         """Return the ServiceAccount that a token of the cluster is for."""
 
     def fault(self) -> Why | None:
-        """Return why a token that should stand for a workload does not; None if there is none, or if it does."""
+        """Return why a token does not identify a workload; None if there is no such token, or if it does."""
 
     def token(self) -> Token:
         """Return what the token in Authorization proves."""
@@ -81,7 +81,7 @@ class Identifier:
         return self._inspector.inspect(shown.token, now, lambda: "" if vouched else self._blamed(request))
 
     def workload_token(self, request: Request, workloads: WorkloadTokens, now: float) -> Token | None:
-        """Return the same of a token that may stand for a workload; None of any other."""
+        """Return what a token that may identify a workload proves; None for any other token."""
         shown = parse_bearer(request)
         if not isinstance(shown, Bearer):
             return None
@@ -152,8 +152,8 @@ class RequestEvidence:
     def for_shadows(self) -> "RequestEvidence":
         """Return what the same request proves to policies in shadow.
 
-        They know issuers and trust domains that nobody else knows, and ask nobody: a token that the cluster would have
-        to review is not reviewed for them.
+        They trust issuers and trust domains that enforced policies do not trust, and send no requests: a token that
+        needs a TokenReview is not reviewed for them.
         """
         trusted = self._trusted
         wider = trusted._replace(trust_domains=trusted.shadow_domains, strangers=frozenset())
@@ -194,7 +194,7 @@ class RequestEvidence:
         return self._claimed_issuer() in self._trusted.strangers
 
     def _strange(self) -> Refused:
-        """Return what a token of an issuer proves whom only policies in shadow name."""
+        """Return the outcome of a token whose issuer only policies in shadow name."""
         return Refused(reason=Reason.ISSUER, named=self._claimed_issuer())
 
     def _claimed_issuer(self) -> str:

@@ -15,6 +15,6 @@ class Trusted(NamedTuple):
     """The one in which ServiceAccounts have their ids."""
     workloads: WorkloadTokens = NO_WORKLOAD_TOKENS
     strangers: frozenset[str] = frozenset()
-    """What issuers call themselves whom only policies in shadow name: to all others they are unknown."""
+    """The ``iss`` of issuers that only policies in shadow name; enforced policies do not know them."""
     shadow_domains: Collection[str] = frozenset()
     """The trust domains whose certificates count for policies in shadow."""

@@ -24,7 +24,7 @@ from authplane.policy.mcp.mcp_versions import ProtocolVersion
 
 
 class BaseMode(StrEnum):
-    """To whom the base protocol is granted without a rule that names it."""
+    """The senders that may use the base protocol without a rule that names it."""
 
     ANY_SOURCE = "AnySource"
     """To every sender, as in XAccessPolicy v0alpha0."""

@@ -61,7 +61,7 @@ def fit_scope(scope: str) -> bool:
 
 
 def fit_url(url: str) -> bool:
-    """Tell whether this is an HTTP address that a quoted text can hold as it is."""
+    """Tell whether this is an HTTP address that fits into a quoted text unchanged."""
     return _URL.fullmatch(url) is not None
 
 

@@ -37,9 +37,9 @@ class _UnfitError(Exception):
 def mcp_context(call: McpCall) -> dict[str, Any] | Unfit:
     """Return ``request.mcp``, or why expressions must not see it.
 
-    ``params`` holds the arguments of a tool, and the parameters of any other method. ``tool_name`` is there for tools
-    only, and nothing for what calls no method: who asks for it then gets an error, which denies. All numbers are
-    floats, and zero has no sign.
+    ``params`` has the arguments of a tool, and the parameters of any other method. ``tool_name`` is set for tools only,
+    and nothing is set for a request that calls no method: an expression that reads it then fails, which denies. All
+    numbers are floats, and zero has no sign.
     """
     try:
         match call:

@@ -27,7 +27,7 @@ _NEVER: Final = {
     "x-http-method": Fault.METHOD_OVERRIDE,
     "x-http-method-override": Fault.METHOD_OVERRIDE,
     "x-method-override": Fault.METHOD_OVERRIDE,
-    # A proxy does not wait for the body of an upgrade: whoever is asked about it sees none.
+    # A proxy does not wait for the body of an upgrade, so a check would not contain it.
     "upgrade": Fault.UPGRADE,
     "http2-settings": Fault.UPGRADE,
     ":protocol": Fault.UPGRADE,

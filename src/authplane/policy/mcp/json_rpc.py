@@ -50,9 +50,9 @@ def read_message(body: bytes, front: Front, limits: McpLimits) -> McpCall | McpR
 
 
 def id_in(body: bytes, limits: McpLimits) -> RpcId | None:
-    """Return the id of a request that is refused for another reason than its message; None if there is none to believe.
+    """Return the id of a request that is rejected for another reason than its message; None if it has no valid id.
 
-    Whoever waits for an answer can then tell which of its requests was refused.
+    The client can then tell which of its requests was rejected.
     """
     message = parse_json(body, limits.json)
     if not isinstance(message, dict) or "method" not in message or "id" not in message:

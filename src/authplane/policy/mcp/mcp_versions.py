@@ -22,5 +22,5 @@ _KNOWN: Final = {version.value: version for version in ProtocolVersion}
 
 
 def parse_version(header: str | None) -> ProtocolVersion | None:
-    """Return the version that ``MCP-Protocol-Version`` names; None if nobody has released it."""
+    """Return the version that ``MCP-Protocol-Version`` names; None if there is no such version."""
     return ASSUMED if header is None else _KNOWN.get(header)

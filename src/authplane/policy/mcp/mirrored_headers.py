@@ -44,7 +44,7 @@ def fault_in_mirrors(
 
 
 def decode_value(value: str) -> str | None:
-    """Return what a header stands for, as MCP 2026-07-28 encodes it; None if it is not encoded as it should be."""
+    """Decode a header as MCP 2026-07-28 encodes it; None if its encoding is not valid."""
     if not (value.startswith(_OPENING) and value.endswith(_CLOSING) and len(value) >= len(_OPENING + _CLOSING)):
         return value
     text = value[len(_OPENING) : -len(_CLOSING)]

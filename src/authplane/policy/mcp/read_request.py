@@ -82,7 +82,7 @@ def _bodiless(method: str, front: Front, body: bytes) -> OpenStream | EndSession
 def _bodiless_fault(front: Front, body: bytes) -> Fault | None:
     if body or front.get("transfer-encoding") is not None or front.get("content-encoding") is not None:
         return Fault.BODY_UNEXPECTED
-    # Envoy joins several into one, and nobody else looks at it where there is no body.
+    # Envoy joins several into one, and without a body no other check reads it.
     if "," in front.get("content-type", ""):
         return Fault.HEADER_REPEATED
     # They repeat a message, and here is none.

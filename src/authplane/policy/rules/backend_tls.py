@@ -1,6 +1,6 @@
-"""Which Services are reached over TLS, and whom to take for them: BackendTLSPolicies.
+"""Which Services are reached over TLS, and how to verify them: BackendTLSPolicies.
 
-A Service that a policy names is never reached without TLS: where the policy cannot be followed, it is not reached.
+A Service that a policy names is never reached without TLS: if the policy cannot be applied, the Service is not reached.
 """
 
 import re
@@ -26,7 +26,7 @@ _UNRESOLVED: Final = frozenset({"InvalidCACertificateRef", "InvalidKind"})
 
 @dataclass(frozen=True, slots=True)
 class SystemTrust:
-    """Those whom the machine trusts that connects."""
+    """The CAs that the connecting machine trusts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,16 +80,16 @@ class BackendTlsPolicies:
     closed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Namespaces with a policy whose targets cannot be read, and the message about it.
 
-    The empty one stands for all.
+    The empty namespace means all.
     """
     standings: tuple[TlsPolicyStanding, ...] = field(default=(), compare=False)
     problems: Mapping[Ref, tuple[Problem, ...]] = field(default_factory=lambda: MappingProxyType({}), compare=False)
 
     def find(self, service: Service, port: int) -> Tls | None:
-        """Return how a port of a Service is reached; None is without TLS.
+        """Return how a port of a Service is reached; None means without TLS.
 
-        What is said of the port goes before what is said of the whole Service. Whoever names a port that is not there
-        meant one of those that are.
+        A policy for the port takes precedence over one for the whole Service. If a policy names a port that does not
+        exist, ports without a policy are not reached, since the policy may mean one of them.
         """
         name = service.metadata.object_name
         said = self.services.get(name, {})

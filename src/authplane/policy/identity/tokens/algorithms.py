@@ -45,8 +45,8 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
 """All supported algorithms. None is symmetric: any reader of a key set could sign with such a key."""
 
 DEFAULT_ALGORITHMS: Final = frozenset(ALGORITHMS)
-"""What an issuer may sign with unless its configuration says less: all of them.
+"""The algorithms that an issuer may sign with unless its configuration lists fewer: all of them.
 
-None of them is weak, and a key works only with those of its own type and curve, and only with the one that it names if
-it names one. So a shorter list would keep nobody out but issuers that are in order, and JWT-SVIDs may use nine of them.
+None of them is weak. A key works only with the algorithms of its own type and curve, and only with the one that it
+names, if any. So a shorter list would exclude only well-configured issuers, and JWT-SVIDs may use nine of them.
 """

@@ -8,7 +8,7 @@ _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 
 
 def decode_base64url(text: bytes) -> bytes | None:
-    """Return what ``text`` stands for; None if it has padding, foreign characters or bits that belong to nothing."""
+    """Decode ``text``; None if it has padding, foreign characters or unused bits."""
     try:
         value = a2b_base64(text.translate(_TO_STANDARD) + b"=" * (-len(text) % 4))
     except Error:

@@ -25,9 +25,9 @@ _JOINED: Final = re.compile(r",[ \t]*bearer(?:[ \t,]|$)", re.IGNORECASE)
 
 
 def parse_bearer(request: Request) -> Shown:
-    """Read the one Authorization header; several are refused, since the origin might believe another one.
+    """Read the one Authorization header; several are rejected, since the origin might read another one.
 
-    Credentials of another kind are no token. What stands in the query, the body or a cookie is not looked at.
+    Credentials of another kind are no token. The query, the body and cookies are not read.
     """
     found = request.values("authorization")
     if not found:

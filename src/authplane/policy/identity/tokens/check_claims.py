@@ -27,9 +27,9 @@ class Times:
 
 
 def fault_in_claims(claims: Mapping[str, Any], times: Times, now: float) -> Reason | None:
-    """Say why claims do not hold at ``now``; None means that they do.
+    """Say why claims are not valid at ``now``; None if they are.
 
-    ``exp`` must be there. ``nbf``, ``iat``, ``sub`` and ``jti`` need not, but must be what they are meant to be.
+    ``exp`` is required. ``nbf``, ``iat``, ``sub`` and ``jti`` are optional, but must have the right type.
     """
     if not all(isinstance(claims.get(name, ""), str) for name in ("sub", "jti")):
         return Reason.CLAIMS
@@ -47,7 +47,7 @@ def fault_in_claims(claims: Mapping[str, Any], times: Times, now: float) -> Reas
 
 
 def decisive_time(claims: Mapping[str, Any], times: Times, fault: Reason) -> float | None:
-    """Return the time that makes claims not hold, without the skew; None if another fault does."""
+    """Return the time that makes claims invalid, without the skew; None if the fault is another one."""
     match fault:
         case Reason.EXPIRED:
             return _time(claims, "exp")
@@ -60,9 +60,9 @@ def decisive_time(claims: Mapping[str, Any], times: Times, fault: Reason) -> flo
 
 
 def audience_fits(claims: Mapping[str, Any], audiences: Collection[str]) -> bool:
-    """Tell whether a token is meant for one of these audiences; if there are none, any token is.
+    """Tell whether a token has one of these audiences; without audiences, every token fits.
 
-    ``aud`` is a text or a list of texts. If it is anything else, the token is meant for nobody.
+    ``aud`` is a text or a list of texts. If it is anything else, the token has no audience.
     """
     if not audiences:
         return True

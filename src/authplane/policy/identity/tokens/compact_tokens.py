@@ -14,7 +14,7 @@ LONGEST_KID: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLimits:
-    """How large a token may be, in characters, and what its JSON may hold."""
+    """The maximum size of a token, in characters, and the limits of its JSON."""
 
     token: int = 16_384
     header: int = 6_144
@@ -31,7 +31,7 @@ TOKEN_LIMITS: Final = TokenLimits()
 class Header:
     """The header and claims of a token before its signature is verified.
 
-    Keys and addresses of keys that stand in it (``jwk``, ``jku``, ``x5u``, ``x5c``) are not even read.
+    Its keys and addresses of keys (``jwk``, ``jku``, ``x5u``, ``x5c``) are not even read.
     """
 
     algorithm: str
@@ -73,7 +73,7 @@ def parse_compact(token: str, algorithms: Collection[str], limits: TokenLimits =
 
 
 def unverified_issuer(token: str, algorithms: Collection[str], limits: TokenLimits = TOKEN_LIMITS) -> str:
-    """Return what a token says of its issuer, to choose whom to ask about it and for nothing else; empty if nothing."""
+    """Return the ``iss`` of a token, only to choose the issuer that verifies it; empty if there is none."""
     compact = parse_compact(token, algorithms, limits)
     issuer = compact.claims.get("iss") if isinstance(compact, Compact) else None
     return issuer if isinstance(issuer, str) else ""
@@ -111,8 +111,8 @@ def _parse_header(found: dict[str, Any] | None, algorithms: Collection[str]) -> 
     algorithm, kid = found.get("alg"), found.get("kid")
     if not isinstance(algorithm, str) or algorithm not in algorithms:
         return Reason.ALGORITHM
-    # RFC 7515, 4.1.11: what stands there must be understood, and we understand no extension. "b64" without it would be
-    # read in two ways.
+    # RFC 7515, 4.1.11: a receiver must understand the extensions in "crit", and we understand none. "b64" without it
+    # would be read in two ways.
     if "crit" in found or "b64" in found:
         return Reason.CRITICAL
     if "kid" in found and not (isinstance(kid, str) and 0 < len(kid) <= LONGEST_KID):

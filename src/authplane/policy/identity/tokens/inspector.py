@@ -22,8 +22,8 @@ _ALL: Final = ""
 class TokenInspector:
     """Verifies tokens, remembers the good ones, and bounds the work that bad ones cause.
 
-    Only work is bounded. Beyond its budget nothing is known about a new token, and nobody is told that it is bad; a
-    token that is remembered costs nothing and is always accepted. Good tokens take nothing from the budget.
+    The budget limits work only. Beyond it, a new token gets no verdict, neither valid nor invalid. A remembered token
+    costs nothing and is always accepted. Valid tokens take nothing from the budget.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class TokenInspector:
     def inspect_of(
         self, issuers: Container[str], token: str, now: float, shown_by: str | Callable[[], str] = ""
     ) -> Outcome | None:
-        """Return the same of a token of one of these issuers, by its own word; None for any other that is not known.
+        """Inspect a token whose ``iss`` is one of these issuers; None for any other token that is not remembered.
 
-        Nobody is to blame for a token that is meant for somebody else.
+        A token for another receiver counts against no budget.
         """
         large = len(token) > TOKEN_LIMITS.token
         known = None if large else self.cache.find(token_key(token), self._keyring, now)

@@ -56,10 +56,10 @@ class Schedule:
     max_stale: float = 24 * 3600.0
     """For how long keys are used after they should have been renewed."""
     between: float = 30.0
-    """How far apart the issuer is asked on account of keys that are missing, and after failures while there are keys;
-    and how long a missing key is not asked for again."""
+    """Seconds between two fetches for missing keys, and after failures while there are keys; also how long a missing
+    key is not fetched again."""
     first_retry: float = 1.0
-    """How soon an issuer that was never reached is tried again; doubled each time, up to ``between``."""
+    """Seconds until an issuer that was never reached is tried again; doubled each time, up to ``between``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ class IssuerState:
         return self._due
 
     def fetch(self, now: float) -> Fetch:
-        """Return what to fetch; its outcome goes to `answered` or `failed` before this is asked again."""
+        """Return what to fetch; the caller passes the outcome to `answered` or `failed` before it calls this again."""
         self._asked_at = now
         if self._metadata is not None and now < self._metadata_until:
             return FetchKeys(url=self._metadata.jwks_uri)
@@ -176,7 +176,7 @@ class IssuerState:
         return self._take_keys(fetch, answer, now, spread)
 
     def failed(self, fetch: Fetch, why: str, now: float, spread: float) -> tuple[IssuerEvent, ...]:
-        """Take note that no usable answer came: what is known stays, and the issuer is asked again later."""
+        """Record that no usable answer came: known keys stay, and the issuer is tried again later."""
         self._absent = 0
         self._why = why
         # The keys may have moved: begin with the discovery document next time.

@@ -50,7 +50,7 @@ class KeysChanged:
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
-    """Another key under a name that was there before: nobody who rotates keys well does that."""
+    """Names under which another key was published: a correct key rotation does not do that."""
     ignored: tuple[Ignored, ...] = ()
 
 

@@ -78,5 +78,5 @@ class TokenCache:
 
 
 def token_key(token: str) -> bytes:
-    """Return what stands for a token in a cache: nobody can make a token from it, or another token with the same."""
+    """Return the cache key of a token: it does not reveal the token, and no other token has the same."""
     return sha256(token.encode(errors="surrogatepass")).digest()

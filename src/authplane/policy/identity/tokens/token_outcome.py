@@ -55,7 +55,7 @@ class Verified:
     def plain_claims(self) -> dict[str, Any]:
         """Return the claims as expressions take them: plain dicts and lists, every number a float.
 
-        Made when somebody asks, and once: a token that is known is asked for with each request. Nobody may change it.
+        Made at first use, and once: each request reads the claims of a remembered token. Callers must not change it.
         """
         plain = self._plain
         if plain is None:
@@ -84,7 +84,7 @@ class Refused:
     retry_after: int = 0
     """In how many seconds to come again, if the token was not looked at."""
     named: str = ""
-    """The token's own ``iss``, if no issuer that we know has that name. Nobody has signed it."""
+    """The token's own ``iss``, if no configured issuer has that name. No signature proves it."""
     time: float | None = None
     """When the token expired, becomes valid, or became too old, in seconds since 1970, if that is why."""
     skew: float = 0.0

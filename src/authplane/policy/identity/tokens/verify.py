@@ -42,7 +42,7 @@ JWT_SVIDS: Final = Demands(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """An issuer whose keys are at hand. What was verified by one of these holds as long as it is the current one."""
+    """An issuer with its keys. Verified tokens are remembered only while it is the issuer's current one."""
 
     issuer: str
     """The issuer's address."""

@@ -8,7 +8,7 @@ LONGEST_PAUSE: Final = 60.0
 
 
 class Breaker:
-    """Counts failures in a row; after some, nothing is asked for a while, and then one question tries again."""
+    """Counts failures in a row; after some, it blocks requests for a while, and then allows one to try again."""
 
     def __init__(self, *, failures: int = FAILURES, pause: float = PAUSE, longest: float = LONGEST_PAUSE) -> None:
         self._most = failures

@@ -29,7 +29,7 @@ _FOR_CLIENTS: Final = frozenset({ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Svid:
-    """What an X.509 certificate of a workload says; it holds from ``not_before`` to ``not_after``."""
+    """The content of a workload's X.509 certificate; valid from ``not_before`` to ``not_after``."""
 
     id: SpiffeId
     not_before: float
@@ -38,7 +38,7 @@ class Svid:
 
 
 def parse_svid(certificate: str) -> Svid | NoIdentity:
-    """Read a certificate, PEM and percent-encoded, apart from whether it holds now and here. Raises nothing."""
+    """Read a certificate, PEM and percent-encoded, without checking its time and trust domain. Raises nothing."""
     if len(certificate) > LONGEST:
         return NoIdentity(Why.CERTIFICATE_TOO_LARGE)
     try:
@@ -52,7 +52,7 @@ def parse_svid(certificate: str) -> Svid | NoIdentity:
 
 
 def fault_in_svid(svid: Svid, principal: str, trust_domains: Collection[str], now: float) -> NoIdentity | None:
-    """Say why a certificate does not hold now and here; None means that it does."""
+    """Say why a certificate is not valid at this time and for these trust domains; None if it is."""
     if now < svid.not_before:
         return NoIdentity(Why.NOT_YET)
     if now > svid.not_after:
@@ -63,10 +63,10 @@ def fault_in_svid(svid: Svid, principal: str, trust_domains: Collection[str], no
 
 
 class PeerCertificates:
-    """Tells who peers are by their certificates, and remembers those it has read.
+    """Identifies peers by their certificates, and remembers those it has read.
 
-    What is remembered is what a certificate says; whether it holds is asked every time. Certificates that prove nothing
-    are not remembered.
+    It remembers the content of a certificate and checks its validity every time. It does not remember certificates
+    without an identity.
     """
 
     def __init__(self, *, most: int = MOST) -> None:
@@ -149,7 +149,7 @@ def _self_signed(certificate: x509.Certificate) -> bool:
     except InvalidSignature:
         return False
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        # Nobody can tell; the names say that it is.
+        # The signature cannot be checked; the names say that it is.
         return True
     return True
 

@@ -31,7 +31,7 @@ class Why(StrEnum):
     LEGACY = "legacy_token"
     """A token of a ServiceAccount that never expires."""
     TOKEN = "token_not_acceptable"  # noqa: S105 (a reason, no password)
-    """Nobody could have issued it for us; no review was asked for."""
+    """The token cannot be one for us; no review was requested."""
     REVIEW = "token_review_denied"
     REVIEW_AUDIENCE = "token_review_without_audience"
     NOT_REVIEWED = "token_not_reviewed"

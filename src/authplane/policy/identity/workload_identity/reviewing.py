@@ -39,7 +39,7 @@ ReviewOutcome: TypeAlias = Reviewed | ReviewFailed
 
 
 class TokenReviewer(Protocol):
-    """Whoever can ask the cluster."""
+    """Sends TokenReviews to the cluster."""
 
     async def review(self, effect: ReviewToken) -> ReviewOutcome:
         """Ask the cluster, for a few seconds at most; raises nothing that the cluster can cause."""

@@ -66,7 +66,7 @@ def judge_review(asked: Collection[str], review: Reviewed) -> Projected | NoIden
 
 @dataclass(slots=True)
 class _Kept:
-    """Judgements that hold for a while, the one that was used longest ago first."""
+    """Judgements that are valid for a while, the least recently used first."""
 
     most: int
     entries: OrderedDict[_Key, tuple[Projected | NoIdentity, float, float]] = field(default_factory=OrderedDict)

@@ -49,9 +49,9 @@ def projected_account(
 ) -> Projected | NoIdentity:
     """Return the ServiceAccount that a token of one of the cluster's ``issuers`` is for.
 
-    Whether the account or the pod is still there, only a review by the cluster can tell. The token must be meant for
-    one of ``audiences``: one for the API server alone proves nothing to us. A legacy one is for nobody, and only a
-    review may believe it.
+    Only a review by the cluster shows whether the account or the pod still exists. The token must have one of
+    ``audiences``: a token for the API server alone proves nothing to us. A legacy token has no audience, and only a
+    review may accept it.
     """
     if verified.issuer not in issuers:
         return NoIdentity(Why.ISSUER)
