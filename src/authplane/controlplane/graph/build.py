@@ -55,16 +55,16 @@ def build_graph(
     policies: Policies | None = None,
     keys: Mapping[str, str] | None = None,
 ) -> Built:
-    """Turn resources into the routing graph; what is invalid is left out and reported.
+    """Turn resources into the routing graph; invalid parts are left out and reported.
 
-    With the memory of an earlier build the result is the same, and what has not changed is the same object.
-    A ``policy_server`` is asked instead of the one that the resources name. With ``policies``, as they are compiled,
-    proxies and gRPC servers are told what they need not ask about; ``keys`` are the key sets of issuers by address.
+    With the memory of an earlier build the result is the same, and unchanged parts are the same objects.
+    ``policy_server`` replaces the one that the resources name. With compiled ``policies``, proxies and gRPC servers get
+    the rules that they decide without a check; ``keys`` are the key sets of issuers by address.
     """
     memory = memory or Memory()
     reports = Reports()
     report_endpoint_slices(resources, reports)
-    # Nobody listens without a host, and without settings there is none.
+    # If the settings are invalid no host is served, so the defaults open nothing.
     settings = read_settings(resources, reports) or DEFAULTS
     resources = leave_to_others(resources, settings, reports)
     server = read_policy_server(resources, reports)
@@ -112,7 +112,7 @@ def build_graph(
 
 
 def _asks(graph: Graph) -> bool:
-    """Tell whether the policy server is asked about anything."""
+    """Tell whether the policy server is called for anything."""
     return any(cluster.name == POLICY_CLUSTER for cluster in graph.clusters) or any(
         isinstance(server.authorization, Judged) for server in graph.grpc_servers
     )

@@ -24,7 +24,7 @@ def reached_targets(graph: Graph) -> Mapping[RequestTarget, frozenset[str]]:
 
 
 def reached_placings(graph: Graph) -> Mapping[RequestTarget, Placing | None]:
-    """Return the same targets, with what stands before them as far as proxies are told of it."""
+    """Return the same targets, with the policies that apply to them as far as proxies get them."""
     found: dict[RequestTarget, Placing | None] = {}
     for check in checks_of(hosts_of(graph.gateways)):
         context = dict(check.context)

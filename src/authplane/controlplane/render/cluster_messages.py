@@ -95,7 +95,7 @@ def render_cluster(cluster: Cluster) -> cluster_pb2.Cluster:
 
 
 def has_endpoints(cluster: Cluster) -> bool:
-    """Tell whether the proxy is told of endpoints; otherwise it looks names up itself, or knows the place."""
+    """Tell whether the proxy gets endpoints over xDS; otherwise it resolves names, or connects to a socket file."""
     return all(isinstance(each, EndpointGroup) for each in cluster.destinations)
 
 
@@ -142,7 +142,7 @@ def _addresses(destination: EndpointGroup | ExternalName | SocketFile) -> tuple[
 
 
 def _sub_zone(service: ObjectName, occurrence: int) -> str:
-    """Name a locality: one Service may stand for several, with other ports, and Envoy keeps one weight for a name."""
+    """Name a locality: one Service may have several, with other ports, and Envoy keeps one weight for a name."""
     return str(service) if occurrence == 1 else f"{service}#{occurrence}"
 
 

@@ -68,7 +68,7 @@ class ClientFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlane:
-    """Where the configuration comes from and how it is asked for."""
+    """The address of the xDS server, and how Envoy connects to it."""
 
     where: Where
     delta: bool = False

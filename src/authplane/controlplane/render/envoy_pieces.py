@@ -1,4 +1,4 @@
-"""Small pieces of Envoy configuration that stand in many places."""
+"""Small pieces of Envoy configuration that occur in many places."""
 
 from datetime import timedelta
 from typing import Final, assert_never

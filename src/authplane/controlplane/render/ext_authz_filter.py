@@ -29,7 +29,7 @@ from authplane.core.timeouts import After, Disabled, Timeout, UseDefault
 from authplane.core.values import dataclass
 
 NOBODY: Final = "authplane/nobody"
-"""A cluster that never exists: a check that was not told whom to ask gets no answer."""
+"""A cluster that never exists: a check without an authorization service gets no answer."""
 
 _RETRIES: Final = base_pb2.RetryPolicy(
     retry_on="connect-failure,refused-stream,reset", num_retries=UInt32Value(value=2)
@@ -104,7 +104,7 @@ def render_disabled() -> pb.ExtAuthzPerRoute:
 
 
 def render_check(service: AuthorizationService | None, context: tuple[tuple[str, str], ...]) -> pb.ExtAuthzPerRoute:
-    """Render what a route adds to its checks: whom to ask, unless the filter knows, and the context."""
+    """Render what a route adds to its checks: the service, unless the filter has it, and the context."""
     settings = pb.CheckSettings(context_extensions=dict(context))
     if service is not None:
         _ask(settings, service)

@@ -1,7 +1,7 @@
-"""Resources as parts, so that of a large one only the part that changed is rendered and serialized again.
+"""Resources as parts, so that only the changed part of a large one is rendered and serialized again.
 
-A serialized message may be continued with more entries of a repeated field: whoever parses the bytes finds them all. So
-a listener with ten thousand filter chains is the bytes of the listener and the bytes of the chains, one after another.
+A serialized message may be continued with more entries of a repeated field: parsers read them all. So a listener with
+ten thousand filter chains is the bytes of the listener and the bytes of the chains, one after another.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +31,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Single(Generic[M]):
-    """A resource that is one part; its message holds its name."""
+    """A resource that is one part; its message contains its name."""
 
     part: Part
 
@@ -78,7 +78,7 @@ class _Serialized:
     name: str
     body: bytes
     length: bytes
-    """What stands before the bytes in a field."""
+    """The length prefix of the bytes in a field."""
     parts: "Mapping[_Key, _Serialized]"
 
 
@@ -110,7 +110,7 @@ class Bodies(Generations[_Key, _Serialized]):
         return bodies
 
     def _pieces(self, whole: Whole[Any], used: dict[_Key, _Serialized]) -> list[bytes]:
-        """Return the bytes of a message, one piece after another; they are joined once, however deep they stand."""
+        """Return the bytes of a message, one piece after another; they are joined once, at any depth."""
         tag = _tag(whole.shell.DESCRIPTOR.fields_by_name[whole.field].number)
         pieces = [whole.shell.SerializeToString(deterministic=True)]
         for part in whole.parts:
@@ -130,7 +130,7 @@ class Bodies(Generations[_Key, _Serialized]):
         if known is None or known.part.source is not part.source or not _same(known.part.beside, part.beside):
             known = self._serialize(part)
         elif known.parts:
-            # Whoever changes something next time needs the rest.
+            # The next change needs the rest.
             self.now |= known.parts
         self.now[key] = used[key] = known
         return known
@@ -155,5 +155,5 @@ def _same(known: object, now: object) -> bool:
 
 
 def _tag(number: int) -> bytes:
-    """Write what stands before a message in a field (wire type 2)."""
+    """Write the tag of a message in a field (wire type 2)."""
     return varint(number << 3 | 2)

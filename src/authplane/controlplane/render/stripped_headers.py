@@ -18,13 +18,13 @@ from authplane.controlplane.render.ext_authz_filter import header_matcher
 from authplane.policy.check.auth_headers import CONTEXT_PREFIX, OWNED_HEADERS
 
 STRIP: Final = "envoy.filters.http.header_mutation"
-"""The filter that removes them, before anybody is asked: what the service adds stays."""
+"""The filter that removes them, before any check: headers that the service adds stay."""
 
 _KEPT: Final = (
     ":authority", ":method", ":path", ":protocol", ":scheme", "authorization", "connection", "content-length",
     "content-type", "cookie", "host", "proxy-authorization", "te", "transfer-encoding", "upgrade",
 )  # fmt: skip
-"""What frames a request, and what clients identify themselves with: they are the client's, whoever else sets them."""
+"""Headers that frame a request or identify the client: they stay, even if a service also sets them."""
 
 
 def render_strip() -> pb.HeaderMutation:
@@ -47,10 +47,10 @@ def render_strip_more(names: Iterable[HeaderNames]) -> pb.HeaderMutationPerRoute
 
 
 def stripped_names(promised: tuple[HeaderNames, ...], authorization: RouteAuthorization) -> tuple[HeaderNames, ...]:
-    """Return the rules of what a service sets that a client's headers on this route are held to.
+    """Return the rules for headers of a service that Envoy removes from a client's request on this route.
 
-    Where the service is asked, it judges what it reads. Envoy can remove all headers that a rule selects, or none: a
-    rule that selects a header that has to stay removes none.
+    An authorization service that reads a header judges its value. Envoy can remove all headers that a rule selects, or
+    none: a rule that selects a header that has to stay removes none.
     """
     kept = tuple(HeaderNames(test=NameTest.EXACT, text=name) for name in _KEPT)
     protocol = authorization.service.protocol if isinstance(authorization, Enforced) else None

@@ -55,11 +55,11 @@ class Generation:
 
     @property
     def rendered(self) -> Rendered:
-        """What the snapshot holds, as messages; rendered for whoever wants to look at them."""
+        """The content of the snapshot, as messages; rendered on demand."""
         return self.rendered_for(CURRENT)
 
     def rendered_for(self, envoy: Release | None) -> Rendered:
-        """Return what an edition holds, as messages."""
+        """Return the content of an edition, as messages."""
         return render_graph(self.built.graph, envoy)
 
     @property
@@ -93,9 +93,9 @@ class Generation:
         return with_policies(statuses, loaded, self.compiled, Observed(passages, self.routed, self.told, without_keys))
 
     def passages(self, envoy: Release | None = CURRENT, *, served: bool = False) -> TargetRoutes:
-        """Return the ways on which requests come to what policies protect.
+        """Return the targets that requests reach, with their policies.
 
-        Unless they are ``served``, the keys of all issuers count as known: nobody has looked for them.
+        Unless they are ``served``, the keys of all issuers count as known, since they are not fetched.
         """
         reached: Mapping[RequestTarget, frozenset[str] | None] = reached_targets(self.built.graph)
         plans = Plans(self.memory.gateways.placements.shared.plans)
@@ -109,10 +109,10 @@ def build_generation(
     keys: Mapping[str, str] | None = None,
     compiler: PolicyCompiler | None = None,
 ) -> Generation:
-    """Build the graph and what it renders to; what equals the generation ``before`` is shared with it.
+    """Build the graph and what it renders to; parts that equal the generation ``before`` are shared with it.
 
-    A ``policy_server`` is asked instead of the one that the documents name. ``keys`` are the key sets of issuers, as
-    JSON by address: proxies verify the tokens of those, and the policy server those of all others. A ``compiler`` that
+    ``policy_server`` replaces the one that the documents name. ``keys`` are the key sets of issuers, as JSON by
+    address: proxies verify the tokens of those issuers, and the policy server those of all others. A ``compiler`` that
     has seen these documents makes the first generation sooner.
     """
     memory = before.memory if before else Memory()

@@ -22,9 +22,9 @@ class _Edition:
 
 
 class Snapshots:
-    """The snapshots of one graph: that of the current release, and others once somebody asks for them.
+    """The snapshots of one graph: that of the current release, and others on demand.
 
-    What a generation was not asked for, the next one knows nothing of: no memory is kept for releases that nobody has.
+    A generation drops the snapshots that the one before did not use: releases without a proxy take no memory.
     """
 
     def __init__(self, graph: Graph, before: "Snapshots | None" = None) -> None:

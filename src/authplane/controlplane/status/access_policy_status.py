@@ -132,9 +132,9 @@ def place_entries(
 def build_target_conditions(
     compiled: Compiled, resources: Resources, ref: Ref, *, exposed: bool = True
 ) -> tuple[Condition, ...]:
-    """Return the conditions of a backend or Gateway that policies are about.
+    """Return the conditions of a backend or Gateway that is a target of policies.
 
-    Unless it is ``exposed``, policies of Gateways stand on every way to a backend that has none of its own.
+    Unless it is ``exposed``, policies of Gateways apply to every route to a backend that has none of its own.
     """
     attachment = compiled.policies.attachments.get(PolicyTarget(ref))
     open_ = compiled.policies.settings.allow_unprotected or ref.kind not in BACKENDS

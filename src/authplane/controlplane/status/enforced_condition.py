@@ -77,7 +77,7 @@ def _placed(found: Sequence[PlacedPolicy], where: str, *, by_server: bool) -> Co
 
 
 def _sentences(places: Mapping[_Entry, Sequence[Place]], where: str) -> Iterator[str]:
-    """Yield what is said of each rule: entries that are decided alike, for the same reasons, stand together."""
+    """Yield a sentence for each rule: entries with the same placement and the same reasons are listed together."""
     alike: dict[tuple[str, str], list[str]] = {}
     for (rule, entry), found in places.items():
         alike.setdefault((rule, _words(found, where)), []).append(entry)

@@ -41,11 +41,11 @@ class Observed(NamedTuple):
     """What is known about policies besides the documents."""
 
     passages: Callable[[], TargetRoutes]
-    """Finds the ways on which requests come to what they protect."""
+    """Finds the targets that requests reach, with their policies."""
     routed: tuple[RequestTarget, ...] = ()
-    """The targets that requests come to, whether they are checked or not."""
+    """The targets that requests reach, whether they are checked or not."""
     told: RememberedEnforcement | None = None
-    """What was said before of the same ways: whoever has it all need not look for them."""
+    """The conditions of the last generation: if it has them all, `passages` is not needed."""
     without_keys: Mapping[str, str] = MappingProxyType({})
     """The issuers whose keys could not be fetched, by address, and why."""
 

@@ -1,4 +1,4 @@
-"""Who enforces policies, as it was told the last time: of most policies the same is told again."""
+"""Remembers the placement conditions of policies: for most policies they do not change."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -17,16 +17,16 @@ _Ways: TypeAlias = Sequence[Placing | None]
 
 
 class RememberedEnforcement:
-    """Conditions that were told, with what stood on the ways that they speak of."""
+    """Conditions of policies at targets, with the placings that they depend on."""
 
     def __init__(self) -> None:
         self._told: Memo[tuple[Ref, PolicyTarget], Condition] = Memo()
         self._ways: Mapping[Ref, _Ways] = {}
 
     def next_generation(self, reached: Mapping[RequestTarget, Placing | None], envoy: Release | None) -> None:
-        """Forget what is told no longer; ``reached`` is what stands before the targets that something leads to.
+        """Drop outdated conditions; ``reached`` has the policies that apply to each target that requests can reach.
 
-        What was told of proxies of another release of Envoy is told no longer.
+        Conditions for proxies of another release of Envoy are dropped too.
         """
         self._told.start(envoy)
         ways: dict[Ref, list[Placing | None]] = defaultdict(list)
@@ -37,10 +37,10 @@ class RememberedEnforcement:
         self._ways = ways
 
     def ensure(self, standing: PolicyStanding, at: Standing, tell: Callable[[], Condition]) -> Condition:
-        """Return what is to be told of a policy at a target; the same ways past it have the same to tell."""
+        """Return the condition of a policy at a target; the same placings have the same condition."""
         ways = self._ways.get(at.aim.ref, ())
         # What is not placed depends on more than is known here.
         if not ways or None in ways or standing.shadow or not at.accepted:
             return tell()
-        # What stands on a way has no equality but its identity.
+        # A placing has no equality but its identity.
         return self._told.ensure((standing.ref, at.aim), ways, tell)

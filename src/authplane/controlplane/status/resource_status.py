@@ -144,7 +144,7 @@ def _generations(resources: Resources) -> Mapping[Ref, int]:
 def problems_by_ref(
     findings: Iterable[Finding], found: Mapping[Ref, tuple[Problem, ...]]
 ) -> Mapping[Ref, tuple[Problem, ...]]:
-    """Join what was found by whoever reads documents and by the passes of the graph."""
+    """Join the problems of reading the documents and of building the graph."""
     problems: dict[Ref, tuple[Problem, ...]] = {}
     for finding in findings:
         if finding.ref is not None:

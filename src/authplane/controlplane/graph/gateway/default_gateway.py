@@ -45,7 +45,7 @@ def has_default_gateway(resources: Resources) -> bool:
 
 
 def default_gateway(settings: GatewaySettings) -> Gateway:
-    """Write the document that nobody wrote."""
+    """Return the Gateway that is used when no document declares one."""
     listener = GatewayListener(
         name="default",
         port=settings.port,

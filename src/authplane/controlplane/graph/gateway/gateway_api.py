@@ -175,7 +175,7 @@ class _Build:
         return listeners, self._attached(resources.http_routes, listeners, report, memory)
 
     def default(self, settings: GatewaySettings) -> tuple[tuple[Listener, ...], Attached]:
-        """Build the Gateway that nobody wrote; what is wrong with it is wrong with the settings."""
+        """Build the default Gateway; its problems are reported on the settings."""
         found, unheard = Problems(), Problems()
         resources = self.beside.resources
         gateways = {DEFAULT: default_gateway(settings)}
@@ -210,5 +210,5 @@ def _certificates(listeners: Iterable[Listener]) -> Iterable[Certificate]:
 
 
 def _asks(ports: Iterable[Port]) -> bool:
-    """Tell whether the policy server is asked about any request."""
+    """Tell whether the policy server is called for any request."""
     return any(True for _ in checks_of(hosts_of(ports)))

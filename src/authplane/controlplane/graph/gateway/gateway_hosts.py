@@ -21,7 +21,7 @@ from authplane.policy.mcp.resource_metadata import metadata_path
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A route of a host, where it stands, and which tokens it asks for."""
+    """A route of a host, its precedence, and which tokens it accepts."""
 
     precedence: Precedence
     route: Route
@@ -35,7 +35,7 @@ _Described: TypeAlias = tuple[str, Tokens]
 
 @dataclass(frozen=True, slots=True)
 class ListenerMemory:
-    """What a listener served in the last build; its parts are asked for only where something of it has changed."""
+    """What a listener served in the last build; its parts are built again only if something of it has changed."""
 
     whole: Memo[tuple[str, bool], tuple[Host, ...]] = field(default_factory=Memo)
     """By the name that it has for clients, and whether it is secure."""
@@ -65,7 +65,7 @@ class _Table:
         entries: dict[str, list[Entry]] = defaultdict(list, {self._listener.hostname: []})
         for host, found in attached:
             entries[host] += found
-        # Those that stand alike are in the order of their HTTPRoutes already.
+        # Entries with the same precedence are in the order of their HTTPRoutes already.
         ordered = {name: sorted(found, key=_precedence) for name, found in entries.items()}
         made = tuple(self._host(name, ordered) for name in sorted(ordered))
         self._memory.hosts.finish()

@@ -56,7 +56,7 @@ class Listener:
 
     @property
     def served(self) -> bool:
-        """Whether proxies get it; kinds of routes that we do not know cost nobody but those."""
+        """Whether proxies get it; unsupported kinds of routes disable only those routes."""
         refs = self.unresolved is None or self.unresolved.reason == "InvalidRouteKinds"
         return self.not_accepted is None and self.conflicted is None and refs
 
@@ -74,9 +74,9 @@ def read_listeners(
     *,
     trusted: bool = False,
 ) -> tuple[Listener, ...]:
-    """Read every listener, in the order of Gateways and of what stands in them; the first to claim something has it.
+    """Read every listener, in the order of Gateways and within them; the first to claim a name or port gets it.
 
-    ``taken`` are the ports of others. ``trusted`` Gateways need no ReferenceGrants.
+    ``taken`` are the ports of other resources. ``trusted`` Gateways need no ReferenceGrants.
     """
     found = []
     for name, gateway in gateways.items():

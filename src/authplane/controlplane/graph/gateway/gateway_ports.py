@@ -42,7 +42,7 @@ def _port(where: Address, together: Sequence[Listener], hosts: Mapping[str, tupl
         by_name = sorted(served, key=lambda each: each.name)
         chains = tuple(_chain(each, hosts[each.name], claimed, tls) for each in by_name)
         return SecurePort(name=name, where=where, counted_as=_COUNTED_AS, chains=chains)
-    # Nobody answers for the names of listeners that are not served.
+    # Names of listeners that are not served get a host without routes.
     kept = (Host(name=each, routes=()) for each in claimed - {each.hostname for each in served})
     found = [host for each in served for host in hosts[each.name]]
     entries = tuple(sorted((*found, *kept), key=lambda host: host.name))

@@ -68,12 +68,12 @@ def _servers(
 
 
 def close_all(servers: tuple[GrpcServer, ...]) -> tuple[GrpcServer, ...]:
-    """Return the servers while nobody knows what holds for them."""
+    """Return the servers with all calls denied, while it is unknown which policies apply."""
     return tuple(replace(each, authorization=Closed()) for each in servers)
 
 
 def _judged(ref: Ref, policies: Policies | None, check: PolicyCheck, *, protected: bool) -> Judged:
-    """Say who comes into question; whoever decides by other documents than we know is asked about everybody."""
+    """Return which callers may get access; all of them, if the policy server may have policies that we do not know."""
     if not protected:
         return Judged(reach=NOBODY_ANYWHERE, check=check)
     way = policies.chain(RequestTarget(backend=ref)) if policies is not None and not policies.closed else None
@@ -92,7 +92,7 @@ def _tls(written: GrpcBackend) -> ServerTls | None:
 
 
 def _check(server: PolicyServer, written: GrpcBackend, problems: Problems) -> PolicyCheck | None:
-    """Say how the policy server is asked; None is a problem."""
+    """Return how to call the policy server; None after a problem."""
     # gRPC has no target of several names, and none of several addresses with TLS.
     where = server.addresses[0]
     if len(server.addresses) > 1:
@@ -161,7 +161,7 @@ def _target(where: Where) -> str:
 
 
 def _doubt(ref: Ref, written: GrpcBackend, policies: Policies | None, problems: Problems) -> None:
-    """Warn where policies ask for certificates that nobody can show."""
+    """Warn if policies need client certificates that the server does not request."""
     attachment = policies.attachments.get(PolicyTarget(ref)) if policies is not None else None
     asked = written.tls is not None and written.tls.client_ca_provider is not None
     if attachment is not None and uses_certificates(attachment) and not asked:

@@ -47,10 +47,10 @@ class BackendTarget:
     own: ServiceCluster | None = None
     """The cluster, if it is for this Backend alone; otherwise it is that of a Service."""
     host: str = ""
-    """What the server is told as host; empty leaves the client's."""
+    """The host that the server gets; empty keeps the client's."""
     path: str
     idle: Timeout = UseDefault()
-    """How long a request or its answer may stand still; by default as long as all requests of the installation."""
+    """How long a request or its response may be idle; by default the timeout of the installation."""
 
 
 Backends: TypeAlias = Mapping[Ref, BackendTarget]
@@ -58,7 +58,7 @@ Backends: TypeAlias = Mapping[Ref, BackendTarget]
 
 @dataclass(frozen=True, slots=True)
 class BuiltBackend:
-    """What a Backend comes to, and what there is to say about it; a gRPC server is for nobody here."""
+    """The target of a Backend and its problems; a gRPC server is no target of a Gateway."""
 
     target: BackendTarget | None
     found: tuple[Problem, ...]

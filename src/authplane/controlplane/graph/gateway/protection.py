@@ -1,8 +1,8 @@
 """What AccessPolicies protect: which requests are checked, and which tokens they need.
 
-Whoever is named by a policy is checked, whether the policy is valid or not: what it grants is for those who decide. A
-policy that cannot be read at all counts for everything that it might have named. One in shadow protects
-nothing, and asks nobody for a token: it is only known what it names, since it is to be asked there.
+A target that a policy names is checked, even if the policy is invalid: the policy server decides what it grants. A
+policy that cannot be read at all counts for everything that it might name. A policy in shadow protects nothing and
+requires no token: only its targets are known, because it is evaluated there.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ _WHOLE: Final = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """Whose tokens are asked for, and for which scopes; each once, sorted."""
+    """The issuers and scopes of the tokens that policies accept; each once, sorted."""
 
     issuers: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
@@ -56,19 +56,19 @@ class Protection:
     """The same, as in ``listeners``."""
 
     def backend(self, name: ObjectName) -> Tokens | None:
-        """Return which tokens the policies of a Backend ask for; None if it has no policy."""
+        """Return which tokens the policies of a Backend accept; None if it has no policy."""
         known = self.backends.get(name)
         return NO_TOKENS if known is None and self._uncertain(name) else known
 
     def listener(self, gateway: ObjectName, section: str) -> Tokens | None:
-        """Return which tokens the policies of a listener ask for; None if it has no policy."""
+        """Return which tokens the policies of a listener accept; None if it has no policy."""
         found = [each for key in (_WHOLE, section) if (each := self.listeners.get((gateway, key))) is not None]
         if not found:
             return NO_TOKENS if self._uncertain(gateway) else None
         return _all(found)
 
     def shadows_backend(self, name: ObjectName) -> bool:
-        """Tell whether a Backend has a policy in shadow, which is to be asked and not heeded."""
+        """Tell whether a Backend has a policy in shadow, which is evaluated and not enforced."""
         return name in self.shadowed_backends
 
     def shadows_listener(self, gateway: ObjectName, section: str) -> bool:

@@ -1,4 +1,4 @@
-"""What HTTPRoutes come to at a listener: routes, where they stand, and who checks which requests."""
+"""The routes of HTTPRoutes at a listener, with their precedence, and the service that checks their requests."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -42,11 +42,11 @@ class Checks:
     placings: Placings
     unprotected_backends: bool
     trusted_hops: int = 0
-    """How many proxies stand before this one."""
+    """Number of trusted proxies in front of this one."""
 
     @property
     def shadow_service(self) -> AuthorizationService:
-        """Who is asked where only policies in shadow stand: the same, and whatever it says the request goes on."""
+        """The service for targets that only have policies in shadow: the same one, and no decision stops a request."""
         body = self.service.body
         partial = replace(body, partial=True) if body is not None else None
         return replace(self.service, on_failure=Shadow(), body=partial)

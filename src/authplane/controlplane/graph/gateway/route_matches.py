@@ -69,7 +69,7 @@ Precedence: TypeAlias = tuple[int, int, bool, int, int]
 def precedence(match: Match) -> Precedence:
     """Sort as the Gateway API says: exact paths, longer prefixes, a method, more headers, more of the query.
 
-    Where patterns stand is left open there: after exact paths.
+    The specification leaves the place of regular expressions open: here they come after exact paths.
     """
     method = any(each.name == METHOD for each in match.headers)
     return (path_rank(match.path), -len(match.path.path), not method, method - len(match.headers), -len(match.query))
@@ -199,7 +199,7 @@ def rewrite_at(path: PathMatch, rewrite: NewPrefix | NewPath | None) -> NewPrefi
 
 
 def read_timeout(written: RouteTimeouts | None, otherwise: Timeout, problems: Problems) -> Timeout:
-    """Read how long a request may take; there are no retries, so the shorter of the two limits holds."""
+    """Read how long a request may take; there are no retries, so the shorter of the two limits applies."""
     if written is None:
         return otherwise
     with problems.at("timeouts"):

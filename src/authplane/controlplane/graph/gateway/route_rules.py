@@ -38,7 +38,7 @@ class RuleBackend:
     shadowed: bool = False
     """A policy in shadow names it."""
     idle: Timeout = UseDefault()
-    """How long a request or its answer may stand still."""
+    """How long a request or its response may be idle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

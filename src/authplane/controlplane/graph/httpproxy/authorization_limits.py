@@ -27,7 +27,7 @@ def require_shadow_permitted(settings: Settings, problems: Problems) -> bool:
 def require_disabling_permitted(settings: Settings, root: str, namespace: str, problems: Problems) -> bool:
     """Report a policy that disables authorization where that is not allowed; return whether it is.
 
-    ``root`` and ``namespace`` are those of the root and of the HTTPProxy that holds the policy.
+    ``root`` and ``namespace`` are those of the root and of the HTTPProxy with the policy.
     """
     match settings.disabling:
         case Disabling.ANYONE:

@@ -96,7 +96,7 @@ def _header_names(
     for index, each in enumerate(written):
         given = [test for test in NameTest if getattr(each, test.value)]
         if len(given) == 1:
-            # Envoy knows headers in lower case only: any other rule would never hold.
+            # Envoy has headers in lower case only: any other rule would never match.
             text = str(getattr(each, given[0].value)).lower()
             names.append(HeaderNames(test=given[0], text=text, ignore_case=each.ignore_case))
             continue

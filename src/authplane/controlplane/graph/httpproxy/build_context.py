@@ -24,6 +24,6 @@ class BuildContext:
     """Which roots claim a name."""
     extensions: Mapping[ObjectName, Extension]
     global_authorization: HostAuthorization
-    """Who authorizes the hosts that name nobody."""
+    """The authorization of hosts that name no service."""
     clusters: Clusters
     reports: Reports

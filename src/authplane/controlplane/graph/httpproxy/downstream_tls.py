@@ -176,7 +176,7 @@ def _clients(given: ClientValidation, namespace: str, shared: BuildContext, prob
     return ClientCertificates(
         ca=ca,
         verified=not given.skip_client_cert_validation,
-        # Contour: without a CA certificates are asked for, and only with one demanded. Envoy could not do otherwise.
+        # Contour requests certificates without a CA, and requires them only with one. Envoy could not do otherwise.
         required=bool(given.ca_secret) and not given.optional_client_certificate,
         revoked=revoked,
         leaf_only=given.crl_only_verify_leaf_cert,

@@ -23,7 +23,7 @@ class Extensions:
     def named(self, ref: ExtensionRef, namespace: str, where: str, problems: Problems) -> Extension | None:
         """Return the service that a block names; None after an error.
 
-        ``namespace`` holds where the reference has none, and ``where`` names the block in messages.
+        ``namespace`` applies if the reference has none, and ``where`` names the block in messages.
         """
         require_known_kind(ref, where, problems)
         if not ref.name:
@@ -59,7 +59,7 @@ def require_known_kind(ref: ExtensionRef, where: str, problems: Problems) -> Non
 
 
 def report_missing_reference(where: str, problems: Problems) -> None:
-    """Report a block that asks for authorization by nobody."""
+    """Report a block that names no authorization service."""
     spoken = where.replace("Virtualhost", "VirtualHost")
     with problems.at("extensionRef", "name"):
         problems.add("AuthMissingExtensionRef", f"{spoken} names no authorization service. Set extensionRef.")

@@ -25,7 +25,7 @@ _HOST_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """Which headers a policy is about, where it stands, and so what Contour calls an error in it."""
+    """Which headers a policy changes, its field, and Contour's reason for an error in it."""
 
     field: str
     reason: str
@@ -48,7 +48,7 @@ SERVICE_RESPONSE: Final = replace(ROUTE_RESPONSE, reason="ResponseHeadersPolicyI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderPolicy:
-    """What a policy asks for; ``host`` is what the origin is told instead of the client's host."""
+    """The changes of a policy; ``host`` is the host that the origin gets instead of the client's."""
 
     edits: HeaderEdits = NO_EDITS
     host: str = ""

@@ -25,11 +25,11 @@ _ANY: Final = match_of(EVERYTHING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """An HTTPProxy where a root has it; the same one may stand in several places."""
+    """An HTTPProxy at its place below a root; the same one may be in several places."""
 
     proxy: HTTPProxy
     above: Conditions
-    """What the includes ask for that lead here."""
+    """The conditions of the includes that lead here."""
     problems: Problems
     """What is wrong with it, here."""
     dead_ends: tuple[Conditions, ...]
@@ -131,7 +131,7 @@ class _Walk:
         if len(chain) >= _DEEPEST:
             problems.add("IncludesTooMany", f"Includes are nested more than {_DEEPEST - 1} deep. Use fewer levels.")
             return None
-        # Includes count even if they lead nowhere: to find that out is work, for each place where the HTTPProxy stands.
+        # Includes without an effect count too: finding that out is work, for each place of the HTTPProxy.
         self._size += 1 + len(found.spec.routes) + len(found.spec.includes)
         if self._size > _LARGEST:
             problems.add(

@@ -59,7 +59,7 @@ def global_authorization(
     extensions: Mapping[ObjectName, Extension],
     reports: Reports,
 ) -> HostAuthorization:
-    """Say who authorizes the hosts that name nobody; what is wrong is told on the configuration that names it."""
+    """Return the authorization of hosts that name no service; problems are reported on the configuration."""
     written = settings.global_authorization
     if written is None:
         return Unprotected()
@@ -259,7 +259,7 @@ def route_authorization(  # noqa: PLR0913 (a route, its two HTTPProxies and what
     shared: BuildContext,
     problems: Problems,
 ) -> RouteAuthorization:
-    """Apply a route's own policy to what holds for its virtual host; ``problems`` are those of ``proxy``."""
+    """Apply a route's own policy to the authorization of its virtual host; ``problems`` are those of ``proxy``."""
     match host:
         case Unprotected():
             if policy is not None:
@@ -269,7 +269,7 @@ def route_authorization(  # noqa: PLR0913 (a route, its two HTTPProxies and what
                     )
             return Unprotected()
         case Unenforceable():
-            return Unprotected()  # nobody will meet this route
+            return Unprotected()  # no request reaches this route
         case Guarded() | Unavailable():
             # A route's policy replaces `disabled` as a whole: one that only adds context switches authorization on.
             disabled = (policy or host.policy).disabled

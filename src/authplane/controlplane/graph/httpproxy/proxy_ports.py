@@ -61,7 +61,7 @@ class Proxies:
 
 
 def secure_chain(host: Host, tls: DownstreamTls) -> TlsChain:
-    """Return the chain of a host behind TLS; whoever asks for another host there is misdirected."""
+    """Return the chain of a host behind TLS; a request for another host there gets 421 (misdirected)."""
     name = route_name(host.name)
     return TlsChain(
         name=name,

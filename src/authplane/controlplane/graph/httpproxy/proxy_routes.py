@@ -67,11 +67,11 @@ class BuiltRoutes:
 
 
 def build_routes(root: contour.HTTPProxy, guard: HostAuthorization, shared: BuildContext) -> BuiltRoutes:
-    """Build every route of a root, the most specific match first; the root's report stands at ``spec`` meanwhile.
+    """Build every route of a root, the most specific match first; problems are reported below the root's ``spec``.
 
-    An included HTTPProxy with an error answers 503 wherever it would have been asked, and its own report says why.
-    Of two routes with one match the last one wins, as in Contour, and the other gets a warning: an HTTPProxy comes
-    after those that it includes, a later include after an earlier one.
+    If an included HTTPProxy has an error, its routes answer 503 and its own report says why. Of two routes with one
+    match the last one wins, as in Contour, and the other gets a warning: an HTTPProxy comes after those that it
+    includes, a later include after an earlier one.
     """
     problems = shared.reports.of(_ref(root.metadata.object_name))
     if not (root.spec.routes or root.spec.includes or root.spec.tcpproxy):
@@ -127,7 +127,7 @@ class _Table:
         groups = prefix_groups(taken)
         ranked: list[tuple[Match, tuple[BuiltRoute, ...]]] = [(match, (each,)) for match, each in closed.items()]
         for match, each in self._routes.items():
-            # What is added stands beside what is written: it never goes before another route that does so.
+            # An added route is beside the written one: it never takes precedence over another written route.
             ranked.append((match, tuple(replace(each, route=route) for route in with_slashes(each.route, taken))))
             bare = without_slash(each.route, groups)
             ranked += [(bare.match, (replace(each, route=bare),))] if bare is not None else []
@@ -204,7 +204,7 @@ class _Table:
         return BuiltRoute(route=self._answer(proxy, built.route.match, _BROKEN))
 
     def _answer(self, proxy: ObjectName, match: Match, status: int) -> Route:
-        """Return a route that answers by itself, to those whom the virtual host lets in."""
+        """Return a route that answers by itself, after the authorization of the virtual host."""
         authorization = route_authorization(
             self._guard, _CHECKED, root=self._root, proxy=proxy, shared=self._around, problems=Problems()
         )

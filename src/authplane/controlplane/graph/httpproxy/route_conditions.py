@@ -70,7 +70,7 @@ def route_match(above: Conditions, written: Sequence[MatchCondition], problems: 
 
 
 def match_of(conditions: Conditions) -> Match:
-    """Return what a proxy is told: without a path, every path."""
+    """Return the match for a proxy: without a path, every path."""
     return Match(
         path=conditions.path or Prefix("/"),
         headers=tuple(sorted(set(conditions.headers))),
@@ -99,7 +99,7 @@ def _joined_path(above: PathMatch | None, below: PathMatch | None) -> PathMatch 
         case Segments(path):
             return Segments(before + path)
         case Regex(path):
-            # In a group, because the prefix must hold for every alternative of the pattern.
+            # In a group, because the prefix must apply to every alternative of the pattern.
             return Regex(f"{re.escape(before)}(?:{path})") if before else below
         case _:
             assert_never(below)
@@ -235,7 +235,7 @@ def _warn_of_no_effect(field: str, *, given: bool, works: bool, problems: Proble
 
 
 def _require_no_contradiction(conditions: Conditions, problems: Problems) -> None:
-    """Refuse conditions on one header that can never hold together, and two exact values of one thing."""
+    """Reject conditions on one header that exclude each other, and two exact values of one thing."""
     tests = [(each.name, each.test, each.text, each.inverted) for each in conditions.headers]
     for name, test, text, inverted in sorted(set(tests)):
         if not inverted and (name, test, text, True) in tests:

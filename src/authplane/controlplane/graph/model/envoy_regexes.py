@@ -11,10 +11,10 @@ _LONGEST: Final = 4096
 
 
 def regex_problem(pattern: str) -> str:
-    """Say why Envoy would not take a pattern, or nothing.
+    """Say why Envoy would reject a pattern; empty if it accepts it.
 
-    A pattern that passes keeps its meaning inside a group: an include's prefix is put before it, and must hold for
-    every alternative.
+    An accepted pattern keeps its meaning inside a group: an include's prefix is put before it, and must apply to every
+    alternative.
     """
     if len(pattern) > _LONGEST:
         return f"is longer than {_LONGEST} characters. Shorten it."

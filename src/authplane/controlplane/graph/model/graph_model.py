@@ -26,7 +26,7 @@ class ConnectionSettings:
     delayed_close: Timeout = UseDefault()
     shutdown_grace_period: Timeout = UseDefault()
     trusted_hops: int = 0
-    """How many proxies stand before this one, and write the addresses of their clients to ``x-forwarded-for``."""
+    """Number of trusted proxies in front of this one, which append client addresses to ``x-forwarded-for``."""
 
 
 DEFAULT_CONNECTIONS: Final = ConnectionSettings()

@@ -9,7 +9,7 @@ from authplane.policy.placement.grpc_reach import Reach
 from authplane.xds.server.served_types import BY_NAME
 
 if TYPE_CHECKING:
-    # Only named here: who has no gRPC server need not know how one is told of policies.
+    # For annotations only: without gRPC servers, the module need not be imported.
     from authplane.policy.placement.grpc_plan import Grants
 
 
@@ -42,7 +42,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Who does not come into question is refused at once; about the others the policy server is asked."""
+    """The server rejects callers outside ``reach`` at once; the policy server decides about the others."""
 
     reach: Reach
     check: PolicyCheck

@@ -18,7 +18,7 @@ class ServiceHeaders:
 
 @dataclass(frozen=True, slots=True)
 class IdentityHeaders:
-    """Those in which backends read whom policies let in."""
+    """The headers in which backends read the identity that policies granted."""
 
 
 ReservedHeaders: TypeAlias = ServiceHeaders | IdentityHeaders
@@ -34,14 +34,14 @@ class Host:
     proxies: tuple[ObjectName, ...] = ()
     """The HTTPProxies that it is made of: the root, and those that it includes at any depth, sorted."""
     one_label: bool = False
-    """Whether a wildcard stands for one label, as in HTTPProxies; otherwise for any number, as in Gateways."""
+    """Whether a wildcard matches one label, as in HTTPProxies; otherwise any number, as in Gateways."""
     reserved: ReservedHeaders | None = None
     """The headers that no client may send to origins; None if nothing here is authorized."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answering:
-    """Names that nobody serves here: whatever is asked for under them gets one answer."""
+    """Names without a host here: every request for them gets the same answer."""
 
     name: str
     names: tuple[str, ...]

@@ -24,7 +24,7 @@ def is_dns_name(name: str) -> bool:
 
 
 def covers(pattern: str, name: str) -> bool:
-    """Tell whether everything that ``name`` stands for is something that ``pattern`` stands for."""
+    """Tell whether ``pattern`` matches everything that ``name`` matches."""
     return pattern in {ANY, name} or (pattern.startswith("*.") and name.endswith(pattern[1:]))
 
 
@@ -36,7 +36,7 @@ def common_name(one: str, other: str) -> str | None:
 
 
 def closest(patterns: Iterable[str], name: str) -> str | None:
-    """Return the narrowest of the patterns that stand for a name."""
+    """Return the narrowest of the patterns that cover a name."""
     return min((each for each in patterns if covers(each, name)), key=breadth, default=None)
 
 

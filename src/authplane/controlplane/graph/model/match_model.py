@@ -72,7 +72,7 @@ class QueryMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """The requests that a route takes: all conditions hold. Headers and query are sorted."""
+    """The requests that a route takes: all conditions apply. Headers and query are sorted."""
 
     path: PathMatch
     headers: tuple[HeaderMatch, ...] = ()

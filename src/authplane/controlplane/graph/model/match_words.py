@@ -21,7 +21,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
 def match_words(match: Match) -> str:
-    """Describe a match in short: ``/api``, ``^/api``, ``=/api``, ``~"/v[0-9]"``, and in brackets what else holds."""
+    """Describe a match in short: ``/api``, ``^/api``, ``=/api``, ``~"/v[0-9]"``, and further conditions in brackets."""
     conditions = ", ".join(condition_words(match))
     return f"{_path_words(match.path)}[{conditions}]" if conditions else _path_words(match.path)
 

@@ -22,7 +22,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarded:
-    """What the origin is told of the client's certificate."""
+    """Which parts of the client's certificate the origin gets."""
 
     subject: bool = False
     certificate: bool = False
@@ -61,7 +61,7 @@ class TlsChain:
 
     name: str
     hostname: str
-    """Whom clients name; ``*`` is anybody whom no other chain has, or nobody."""
+    """The server name (SNI) that clients send; ``*`` is any name that no other chain has, or none."""
     certificates: tuple[ObjectName, ...]
     limits: TlsLimits = NO_LIMITS
     clients: ClientCertificates | None = None
@@ -106,7 +106,7 @@ Port: TypeAlias = PlainPort | SecurePort
 
 
 def hosts_of(ports: Iterable[Port]) -> Iterator[Host]:
-    """Return every host, once for each table that it stands in."""
+    """Return every host, once for each table that contains it."""
     return (host for port in ports for table in port.tables for host in table.hosts)
 
 

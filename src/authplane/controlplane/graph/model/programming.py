@@ -43,7 +43,7 @@ class NotServed:
 
 @dataclass(frozen=True, slots=True)
 class NoProxy:
-    """No proxy is connected, so nobody has said anything."""
+    """No proxy is connected, so there are no answers."""
 
     servers: ServerAnswers = NO_SERVERS
 

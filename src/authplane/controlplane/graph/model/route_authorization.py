@@ -89,7 +89,7 @@ class AuthorizationService:
     on_failure: FailClosed | FailOpen | Shadow
     body: CheckedBody | None = None
     by_policies: bool = False
-    """Whether it is the policy server: it is asked about the backend that a route leads to, and chooses no other."""
+    """Whether it is the policy server: it decides for the backend of the route, and chooses no other."""
 
 
 # --- Authorization of a route

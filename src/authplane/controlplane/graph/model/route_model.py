@@ -50,7 +50,7 @@ class Forward:
     mirror: Mirror | None = None
     response_timeout: Timeout = UseDefault()
     idle_timeout: Timeout = UseDefault()
-    """How long a request or its answer may stand still."""
+    """How long a request or its response may be idle."""
     rewrite: NewPrefix | NewPath | None = None
     host: str = ""
     """What the origin sees as host; empty leaves the client's."""
@@ -113,7 +113,7 @@ class Route:
     """What happens to the requests that match."""
 
     holder: str
-    """What holds the route: an HTTPProxy, a root or an included one, an HTTPRoute, or a Gateway's listener."""
+    """The resource that has the route: an HTTPProxy (root or included), an HTTPRoute, or a Gateway's listener."""
     match: Match
     action: Action
     authorization: RouteAuthorization | ByTarget
@@ -127,6 +127,6 @@ class Route:
 
     @property
     def authorizations(self) -> tuple[RouteAuthorization, ...]:
-        """What holds for the requests: the same for all, or for those of each target."""
+        """The authorization of requests: the same for all, or one for each target."""
         given = self.authorization
         return given.each if isinstance(given, ByTarget) else (given,)

@@ -1,4 +1,4 @@
-"""What stands before the targets of proxies, so that whoever renders it can place the rules."""
+"""The policies that apply to each target of proxies, so that renderers can place the rules."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
@@ -25,7 +25,7 @@ class SharedPlans:
     rendered: Held[Same, Any] = field(default_factory=Held)
     """What was rendered of plans."""
     tokens: "Held[tuple[str, Condition], Token]" = field(default_factory=Held)
-    """Equal ones as one object: whoever compares those of all targets need not look at all that is said of them."""
+    """Equal tokens as one object, so that those of all targets can be compared by identity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
@@ -50,21 +50,21 @@ class Placing:
 Where: TypeAlias = tuple[str | None, str | None]
 """A Backend and a Gateway's listener, named as checks name them; one of the two may be missing."""
 Placings: TypeAlias = Mapping[Where, Placing | None]
-"""What stands before each target; None leaves it to the policy server."""
+"""The policies that apply to each target; None leaves the decision to the policy server."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementMemory:
-    """What stood before targets in the last build."""
+    """The policies that applied to targets in the last build."""
 
     placings: Watched[Where, Placing | None] = field(default_factory=Watched)
     shared: SharedPlans = field(default_factory=SharedPlans)
 
 
 class Placements(Placings):
-    """Finds what stands before a target; nothing is known without policies, and then the policy server decides all.
+    """Finds the policies that apply to a target; without compiled policies, the policy server decides everything.
 
-    The same policies give the same object as in the build that ``memory`` is of.
+    The same policies give the same object as in the build that ``memory`` comes from.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class SocketFile:
 
 
 Destinations: TypeAlias = tuple[EndpointGroup, ...] | tuple[ExternalName, ...] | tuple[SocketFile, ...]
-"""Never a mix: a proxy either is told of endpoints, or looks names up, or knows the place itself."""
+"""Never a mix: a proxy either gets endpoints over xDS, or resolves names, or connects to a socket file."""
 
 
 # --- TLS
@@ -71,7 +71,7 @@ NO_LIMITS: Final = TlsLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnverifiedTls:
-    """TLS to the upstream, whoever it is."""
+    """TLS to the upstream without verifying its certificate."""
 
     server_name: str = ""
     client_certificate: ObjectName | None = None
@@ -190,12 +190,12 @@ class ExtensionCluster:
     """How long a check may take unless the virtual host says otherwise."""
     idle_connection_timeout: Timeout = UseDefault()
     keepalive: bool = False
-    """Whether the proxy pings over its connections, and closes one on which nobody answers.
+    """Whether the proxy pings over its connections, and closes those without an answer.
 
-    Not for servers of others: those of gRPC send a client away that pings more often than every five minutes.
+    Not for third-party servers: gRPC servers disconnect a client that pings more often than every five minutes.
     """
     health_checks: bool = False
-    """Whether the proxy asks each destination for its health, and leaves out those that do not answer."""
+    """Whether the proxy sends health checks to each destination, and excludes those that do not answer."""
 
     @property
     def extension(self) -> Extension:

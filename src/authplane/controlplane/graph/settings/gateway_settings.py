@@ -148,7 +148,7 @@ def unusable_configuration(resources: Resources, reports: Reports) -> str:
 
 
 class _Written:
-    """The settings that may stand in several places, if they are the same there."""
+    """The settings that may be in several places, if they are the same there."""
 
     def __init__(self, resources: Resources, reports: Reports) -> None:
         self._reports = reports
@@ -264,7 +264,7 @@ def _written_ingress_classes(spec: Spec) -> frozenset[str] | None:
 
 
 def build_breakers(given: CircuitBreakers | None) -> Breakers:
-    """Return what is given, as a whole; without it, the proxy's own limits hold."""
+    """Return the given limits as a whole; without them, the proxy's own limits apply."""
     if given is None:
         return NO_BREAKERS
     return Breakers(

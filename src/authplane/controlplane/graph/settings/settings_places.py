@@ -30,7 +30,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """An object or file with settings, and the field that holds them."""
+    """An object or file with settings, and the field that contains them."""
 
     ref: Ref
     above: Path
@@ -39,7 +39,7 @@ class Place:
     """Whether the settings have the names of Contour's configuration file."""
 
     def path(self, path: Path) -> Path:
-        """Return where a setting stands that a ContourConfiguration has at this path of its ``spec``."""
+        """Return the path of a setting that a ContourConfiguration has at this path of its ``spec``."""
         return (*self.above, *(path_in_file(path) if self.in_file else path))
 
     def name(self, path: Path) -> str:

@@ -36,7 +36,7 @@ def server_certificate(resources: Resources, name: ObjectName) -> Certificate | 
 
 
 def ca_bundle(resources: Resources, name: ObjectName) -> bytes | Unusable:
-    """Return the certificates under ``ca.crt``, and nothing else that may stand there."""
+    """Return the certificates under ``ca.crt``, without any other content of that key."""
     bundle = _bundle(resources, name, "ca.crt")
     if isinstance(bundle, Unusable):
         return bundle
@@ -47,7 +47,7 @@ def ca_bundle(resources: Resources, name: ObjectName) -> bytes | Unusable:
 
 
 def revocation_lists(resources: Resources, name: ObjectName) -> bytes | Unusable:
-    """Return the certificate revocation lists under ``crl.pem``, and nothing else that may stand there."""
+    """Return the certificate revocation lists under ``crl.pem``, without any other content of that key."""
     bundle = _bundle(resources, name, "crl.pem")
     if isinstance(bundle, Unusable):
         return bundle

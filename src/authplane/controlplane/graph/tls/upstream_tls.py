@@ -1,4 +1,4 @@
-"""TLS towards upstreams: whom to believe, which name to ask for, and what to show."""
+"""TLS to upstreams: the CA to trust, the server name to send, and the certificate to present."""
 
 from authplane.controlplane.graph.model.port_model import Certificate
 from authplane.controlplane.graph.model.upstreams import UnverifiedTls, UpstreamTls, VerifiedTls

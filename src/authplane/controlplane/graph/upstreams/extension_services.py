@@ -106,7 +106,7 @@ def _demand_verification(
 
 @dataclass(frozen=True, slots=True)
 class _Written(Generic[T]):
-    """A value and where it stands in ``spec``."""
+    """A value and its path in ``spec``."""
 
     value: T
     path: Path
@@ -115,7 +115,7 @@ class _Written(Generic[T]):
 def _agreed(
     field: str, default: T | None, whole: T | None, each: Sequence[T | None], problems: Problems
 ) -> _Written[T] | None:
-    """Return the one value of a field that may stand in ``spec`` and in each of its services."""
+    """Return the one value of a field that may be in ``spec`` and in each of its services."""
     places: dict[Path, T | None] = {(field,): whole}
     places |= {("services", index, field): value for index, value in enumerate(each)}
     given = [_Written(value, path) for path, value in places.items() if value is not None]

@@ -26,7 +26,7 @@ _HERE: Final = frozenset(
         "local.projectcontour.io",
     }
 )
-"""Names that lead to the machine that looks them up, by custom or by what usually stands in its hosts file."""
+"""Names that resolve to the local machine, by convention or by its usual hosts file."""
 _LEADING_HERE: Final = ("lacolhost.com", "localho.st", "localtest.me", "lvh.me", "vcap.me")
 """Public domains in which every name resolves to loopback addresses."""
 _WRITTEN_OUT: Final = ("nip.io", "sslip.io", "xip.io")

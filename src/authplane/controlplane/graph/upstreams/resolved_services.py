@@ -24,7 +24,7 @@ Resolved: TypeAlias = tuple[Endpoint, ...] | ExternalAddress
 
 
 def resolve(resources: Resources, name: ObjectName, port: int, external: NameRules) -> Resolved | Unresolved:
-    """Return the ready endpoints of a Service's port, each once, in order, or the address that it stands for."""
+    """Return the ready endpoints of a Service's port, each once, in order, or the external address that it names."""
     service = resources.services.get(name)
     if service is None or service.spec.type != "ExternalName":
         return ready_endpoints(resources, name, port)

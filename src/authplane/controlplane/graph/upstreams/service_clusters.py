@@ -199,9 +199,9 @@ def _add(problem: Problem, wanted: Wanted, problems: Problems) -> None:
 
 
 def _server_name(wanted: Wanted, found: Resolved) -> str:
-    """Return the name that TLS asks for: what the origin is told as host, or the name outside; empty is none.
+    """Return the server name (SNI) for TLS: the host that the origin gets, or the external name; empty for none.
 
-    An address is never asked for (RFC 6066, 3).
+    An address is never a server name (RFC 6066, 3).
     """
     outside = found.host if isinstance(found, ExternalAddress) else ""
     host = wanted.host or outside

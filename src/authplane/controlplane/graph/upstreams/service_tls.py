@@ -15,7 +15,7 @@ from authplane.resources.kinds.core import Service
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceTls:
-    """What policies say, and whom the machine of the proxy trusts."""
+    """BackendTLSPolicies, and the file of the CAs that the proxy's machine trusts."""
 
     policies: BackendTlsPolicies = field(default_factory=BackendTlsPolicies)
     ca_file: str = GatewaySettings().ca_file

@@ -61,7 +61,7 @@ class Chain:
     guards: tuple[Guard, ...] = ()
     """A route is checked by one of them at most."""
     natives: Natives | None = None
-    """Envoy's own filters, which decide before anybody is asked."""
+    """Envoy's own filters, which decide before any check."""
     strips: bool = False
     """Whether a client's ``Auth-*`` headers go no further, on hosts with authorization."""
     mcp: bool = False
@@ -100,7 +100,7 @@ def per_route(chain: Chain, authorization: RouteAuthorization) -> dict[str, Any]
     if not isinstance(authorization, Enforced):
         return _of_guards(chain.guards, authorization, SWITCHED_OFF) | native_changes(chain.natives, None)
     placed = placed_of(authorization.placing, chain.natives.envoy)
-    # Where policies in shadow are all that there is, Envoy evaluates them, and nobody has to be asked.
+    # If all policies are in shadow and native, Envoy evaluates them, and no check is needed.
     tried_out = isinstance(authorization.service.on_failure, Shadow) and placed is not None and placed.decide is None
     asked = Unprotected() if tried_out else authorization
     native = native_changes(chain.natives, placed, requirement_name(authorization))
@@ -142,7 +142,7 @@ def _ext_authz(chain: Chain) -> Iterable[hcm_pb2.HttpFilter]:
     for guard in chain.guards:
         message = render_filter(guard.manner, guard.service, clear_route_cache=guard.clear_route_cache)
         if chain.natives is not None:
-            # What Envoy has not granted by itself is asked about, and so is what it has not looked at.
+            # Envoy sends a check for each request that it has not granted or not evaluated.
             message.filter_enabled_metadata.CopyFrom(granted_matcher(otherwise=True))
             message.disallowed_headers.patterns.add(exact=CERTIFICATE_HEADER)
         yield hcm_pb2.HttpFilter(name=guard.name, typed_config=pack(message))

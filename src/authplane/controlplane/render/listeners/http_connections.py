@@ -76,7 +76,7 @@ def connection_manager(
 
 
 def _with_limit(connections: ConnectionSettings, chain: Chain) -> ConnectionSettings:
-    """Bound the time in which requests have to arrive where some are for MCP servers, whose streams may stand still."""
+    """Limit the time in which requests must arrive if some are for MCP servers, whose streams may be idle."""
     unbounded = chain.mcp and isinstance(connections.request, UseDefault)
     return replace(connections, request=_LONGEST_REQUEST) if unbounded else connections
 

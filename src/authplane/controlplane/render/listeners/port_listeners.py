@@ -62,7 +62,7 @@ def _shell(name: str, address: Address, held: int = 0) -> listener_pb2.Listener:
 
 
 def _tls_inspector() -> listener_components_pb2.ListenerFilter:
-    """Render the filter that reads whom a client names in TLS."""
+    """Render the filter that reads the server name (SNI) of a TLS client."""
     return listener_components_pb2.ListenerFilter(
         name="envoy.filters.listener.tls_inspector", typed_config=pack(tls_inspector_pb2.TlsInspector())
     )

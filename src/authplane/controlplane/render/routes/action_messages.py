@@ -58,7 +58,7 @@ def add_action(message: pb.Route, route: Route, beside: Sequence[TargetExtras] =
         case Forward():
             message.route.CopyFrom(_forward(route.action, route.match.path, beside))
         case RedirectToHttps(port):
-            # Named only if it is not what https means anyway: otherwise it would stand in every address.
+            # Set only if it is not the default port of https: otherwise it would be in every address.
             message.redirect.CopyFrom(pb.RedirectAction(https_redirect=True, port_redirect=port if port != 443 else 0))
         case Redirect():
             message.redirect.CopyFrom(_redirect(route.action))
@@ -83,7 +83,7 @@ def _forward(forward: Forward, path: PathMatch, beside: Sequence[TargetExtras]) 
         _rewrite(message, path, forward.rewrite)
     if any(target.cluster is None for target in forward.targets):
         message.cluster_not_found_response_code = _NOT_FOUND
-    # Envoy lets the host of a route go before that of a target, so it stands in one of the two places.
+    # Envoy prefers the host of a route to that of a target, so only one of the two is set.
     by_target = any(target.host for target in forward.targets)
     if forward.host and not by_target:
         message.host_rewrite_literal = forward.host
@@ -140,7 +140,7 @@ def _replaced(pattern: str, path: str) -> regex_pb2.RegexMatchAndSubstitute:
 def _set(edits: HeaderEdits) -> Iterable[base_pb2.HeaderValueOption]:
     return [
         base_pb2.HeaderValueOption(
-            # Envoy would fill in what stands between percent signs.
+            # Envoy would substitute text between percent signs.
             header=base_pb2.HeaderValue(key=name, value=value.replace("%", "%%")),
             append_action=base_pb2.HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD,
         )
@@ -182,7 +182,7 @@ def _document(action: ResourceMetadata) -> pb.DirectResponseAction:
 
 
 def _escaped(value: Any) -> Any:
-    """Keep Envoy from filling in what stands between percent signs."""
+    """Keep Envoy from substituting text between percent signs."""
     if isinstance(value, str):
         return value.replace("%", "%%")
     return [_escaped(each) for each in value] if isinstance(value, list) else value

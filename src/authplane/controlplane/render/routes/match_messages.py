@@ -18,7 +18,7 @@ from authplane.controlplane.graph.model.match_model import (
 
 
 def render_match(match: Match) -> pb.RouteMatch:
-    """Render a match: the path, and what else must hold."""
+    """Render a match: the path and the other conditions."""
     message = _path(match)
     message.headers.extend(_header(each) for each in match.headers)
     message.query_parameters.extend(_query(each) for each in match.query)

@@ -96,7 +96,7 @@ def _beside(authorization: RouteAuthorization, common: Common) -> TargetExtras:
 
 
 def _removed(authorization: RouteAuthorization, common: Common) -> list[str]:
-    """Return the headers that go no further; whoever is asked and heeded sees to it by itself."""
+    """Return the headers that Envoy removes; an enforced authorization service removes them itself."""
     if not isinstance(common.reserved, IdentityHeaders):
         return []
     if not isinstance(authorization, Enforced) or isinstance(authorization.service.on_failure, Shadow):
@@ -131,11 +131,11 @@ def _too_large(route: Route, common: Common) -> pb.Route:
     return message
 
 
-# --- What is told
+# --- Metadata
 
 
 def _metadata(authorization: str, more: Mapping[str, str]) -> base_pb2.Metadata:
-    """Let the access log say what held for the request, and local replies what is to be told."""
+    """Return metadata for the access log, with the authorization of the request, and for local replies."""
     texts = {"authorization": authorization, **more}
     fields = Struct(fields={name: Value(string_value=text) for name, text in texts.items()})
     return base_pb2.Metadata(filter_metadata={METADATA: fields})
@@ -172,7 +172,7 @@ def _enforced_word(on_failure: FailClosed | FailOpen | Shadow) -> str:
 
 
 def _protocol(route: Route) -> dict[str, str]:
-    """Return what clients speak, if it is MCP: whoever answers them in Envoy has to know."""
+    """Return metadata that marks routes to MCP servers: Envoy's local replies need it."""
     targets = route.action.targets if isinstance(route.action, Forward) else ()
     return MCP_ROUTE if any(target.mcp for target in targets) else {}
 

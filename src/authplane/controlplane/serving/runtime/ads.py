@@ -109,11 +109,11 @@ class Ads:
     async def serve(
         self, address: Address, tls: Tls | None = None, clients: Clients = ALL_ENVOYS
     ) -> AsyncGenerator[Address]:
-        """Serve while the block runs; yields the address with the port that was really taken.
+        """Serve while the block runs; yields the address with the actual port.
 
-        Raises a `ListenError` if the address cannot be had, and if other machines could connect without showing a
-        certificate: the configuration holds private keys. Where clients show certificates, what each of them may get
-        is decided by its node id, which must be in its certificate.
+        Raises a `ListenError` if the address is not available, and if other machines could connect without a client
+        certificate: the configuration contains private keys. With client certificates, the node id decides what a
+        client may get, and the certificate must contain the node id.
         """
         require_protection(address, tls)
         self._clients = clients if tls is not None and tls.client_ca is not None else None

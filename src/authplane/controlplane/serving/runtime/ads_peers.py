@@ -45,7 +45,7 @@ def _names(certificate: x509.Certificate, which: NodeName) -> frozenset[str]:
             return frozenset((*found.get_values_for_type(x509.DNSName), *uris))
         case NodeName.CN:
             common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-            # A subject may have several: then nobody knows which one was meant.
+            # A subject may have several: then it is unclear which one is meant.
             return frozenset(str(each.value) for each in common) if len(common) == 1 else frozenset()
         case _:
             assert_never(which)

@@ -105,7 +105,7 @@ _SLOW: Final = Ending(grpc.StatusCode.DEADLINE_EXCEEDED, "the client does not re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What a stream has to give, and to whom."""
+    """What a stream serves, and which clients it admits."""
 
     published: Callable[[], Editions | None]
     """The latest generation."""

@@ -27,7 +27,7 @@ class Observed(Protocol):
 
     @property
     def view(self) -> ControlView:
-        """How it stands now."""
+        """Return the current state."""
 
 
 class ControlMetrics(Collector):

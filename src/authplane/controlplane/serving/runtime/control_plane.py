@@ -77,7 +77,7 @@ class ControlSettings:
     poll: bool = False
     """Look at the files every now and then instead of being told of changes."""
     issuers: IssuerOptions = field(default_factory=lambda: IssuerOptions(schedule=OFTEN))
-    """How issuers are asked whose tokens proxies can verify."""
+    """How to fetch keys of issuers whose tokens proxies can verify."""
     wait_for_keys: float = 2.0
     """Seconds that the first generation waits for them at most.
 
@@ -108,8 +108,8 @@ class Control:
     async def serve(self, settings: ControlSettings) -> AsyncGenerator[Address]:
         """Read the folder and serve while the block runs; the block must also run `follow`.
 
-        The keys of issuers are fetched first. Nobody waits long for them: until the keys of an issuer are there, the
-        policy server judges its tokens.
+        The keys of issuers are fetched first, within a short limit: until the keys of an issuer are loaded, the policy
+        server verifies its tokens.
         """
         require_protection(settings.address, settings.tls)
         self._folder.scan(progress=_progress)
@@ -146,12 +146,12 @@ class Control:
             except Exception as error:  # noqa: BLE001 (a fault of ours must not end what serves)
                 self.counts.failed += 1
                 place = place_of(error)
-                log.error(  # noqa: TRY400 (the message of the exception may quote what a document holds)
+                log.error(  # noqa: TRY400 (the message of the exception may quote a document)
                     "rebuild failed, the last configuration stays in force", error=place
                 )
 
     def rebuild(self, *, keys: bool = False) -> None:
-        """Build the next generation from what the folder holds and publish it; ``keys`` says what it is for."""
+        """Build the next generation from the folder and publish it; ``keys`` says whether new keys are the reason."""
         elapsed = stopwatch()
         before = self.generation
         known = self._keys.take() if self._keys is not None else {}
@@ -166,7 +166,7 @@ class Control:
             # Keys that only the policy server needs are fetched too: status says which issuers give none, and why.
             policies = generation.compiled.policies
             self._keys.configure(policies.issuers, _urls(native_issuers(policies)))
-        if self._policy_server is None:  # whoever gives us one looks after it
+        if self._policy_server is None:  # the caller monitors the one that it passes
             self._probe.configure(generation.built.policy_server)
         if renewed is None:
             self._observe()

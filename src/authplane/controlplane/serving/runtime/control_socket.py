@@ -22,7 +22,7 @@ class NotLiveError(Exception):
 
 
 def xds_address() -> UnixAddress:
-    """Name the socket on which a control plane serves xDS unless it is told otherwise, in a private place."""
+    """Return the default socket on which a control plane serves xDS, in a private folder."""
     return UnixAddress(path=str(_private_place() / "xds.sock"))
 
 

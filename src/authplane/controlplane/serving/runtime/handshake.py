@@ -47,20 +47,20 @@ Shown: TypeAlias = PemFiles | PemPair
 
 
 class Trust(Enum):
-    """Whom a client trusts that has no CA of its own."""
+    """What a client without a CA of its own trusts."""
 
     SYSTEM = "system"
-    """Those whom this machine trusts."""
+    """The CAs that this machine trusts."""
     ANYBODY = "anybody"
     """Every server: its certificate is not verified."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTls:
-    """Whom a client believes, which name it asks for, and what it shows."""
+    """The CA that a client trusts, the server name that it sends, and the certificate that it presents."""
 
     ca: bytes | str | Trust
-    """The CA itself, or the path of its file; or whom the client trusts without one."""
+    """The CA itself, or the path of its file; or what the client trusts without one."""
     server_name: str
     shown: Shown | None = None
 

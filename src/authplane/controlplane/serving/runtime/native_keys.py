@@ -21,7 +21,7 @@ from authplane.sources.runtime.watch import LONGEST, QUIET
 _log: Final = structlog.stdlib.get_logger()
 
 OFTEN: Final = Schedule(bounds=Bounds(usual=300.0, longest=300.0))
-"""When issuers are asked on behalf of proxies, which do not tell of tokens with keys that they do not have yet."""
+"""When keys are fetched for proxies, which do not report tokens with keys that they do not have yet."""
 
 
 class NativeKeys:
@@ -41,7 +41,7 @@ class NativeKeys:
         self._changed.set()
 
     def standings(self) -> tuple[Standing, ...]:
-        """Return how it stands with each issuer, by address."""
+        """Return the state of each issuer, by address."""
         return self._issuers.standings()
 
     async def tried(self, limit: float) -> None:

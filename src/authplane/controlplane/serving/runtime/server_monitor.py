@@ -42,7 +42,7 @@ class Greeter:
             self._heard(address, greeting)
 
     async def follow(self) -> NoReturn:
-        """Try for ever; whatever became different is told."""
+        """Probe for ever, and report changes."""
         while True:
             addresses, tls = self._addresses, self._tls
             for address, greeting in zip(addresses, await greet_all(addresses, tls), strict=True):
