@@ -43,7 +43,7 @@ CASES = {
     "a server that is no object": Case({"xds_servers": [1]}),
     "an empty server": Case({"xds_servers": [{}]}),
     "a URI that is a number": Case(server(server_uri=1)),
-    "an empty URI": Case(server(server_uri=""), "gRPC finds out when it connects; we say so at once"),
+    "an empty URI": Case(server(server_uri=""), "gRPC reports it when it connects; authplane reports it immediately"),
     "null for a URI": Case(server(server_uri=None)),
     "unknown fields": Case(server(of_tomorrow=1) | {"of_tomorrow": {}}),
     "null for the node": Case(server() | {"node": None}),
@@ -68,7 +68,7 @@ CASES = {
     "TLS with a certificate only": Case(tls(certificate_file="/c")),
     "TLS with a key only": Case(tls(private_key_file="/k")),
     "TLS with a path that is a number": Case(tls(ca_certificate_file=1)),
-    "TLS with an empty path": Case(tls(ca_certificate_file=""), "no file has that name"),
+    "TLS with an empty path": Case(tls(ca_certificate_file=""), "no file has an empty name"),
     "a refresh in seconds": Case(tls(refresh_interval="1.5s")),
     "a refresh without its unit": Case(tls(refresh_interval="600")),
     "a refresh that is a number": Case(tls(refresh_interval=600)),
@@ -82,7 +82,7 @@ CASES = {
         server(call_creds=[{"type": "jwt_token_file", "config": {"jwt_token_file": 1}}])
     ),
     "a token file without a name": Case(
-        server(call_creds=[{"type": "jwt_token_file", "config": {"jwt_token_file": ""}}]), "no file has that name"
+        server(call_creds=[{"type": "jwt_token_file", "config": {"jwt_token_file": ""}}]), "no file has an empty name"
     ),
     "features": Case(server(server_features=["xds_v3", "of tomorrow", 1, None, {}])),
     "features that are no list": Case(server(server_features="xds_v3")),
@@ -106,7 +106,7 @@ CASES = {
     "certificates without their key": Case(provider(plugin_name="file_watcher", config={"certificate_file": "/c"})),
     "a provider without a plugin": Case(provider(config={})),
     "a provider of an unknown plugin": Case(
-        provider(plugin_name="tpm"), "we refuse the resources that use it instead, as grpc-go does"
+        provider(plugin_name="tpm"), "authplane rejects the resources that use it instead, as grpc-go does"
     ),
 }
 
