@@ -11,12 +11,12 @@ from authplane.policy.check.decision import Deny
 from authplane.policy.check.request import Request
 
 NOBODY: Final = "-"
-"""The name that answers have instead of a backend's where a choice asked none; no backend can have it."""
+"""The name in answers without a backend, if a choice picked none; no backend can have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByContext:
-    """Requests whose route has this entry in its context: the operator's word, which no client can change."""
+    """Requests whose route has this entry in its context: the operator sets it, and no client can change it."""
 
     key: str
     value: str
@@ -52,15 +52,15 @@ class Branch:
 class Choice:
     """Picks the first branch that fits; a request that fits none is denied.
 
-    Where a branch is chosen by path, a request whose path can be read in two ways is denied as well: the origin might
-    find another place than the one that it was judged by.
+    If a branch is chosen by path, a request with an ambiguous path is denied as well: the origin might serve another
+    path than the one that was checked.
     """
 
     branches: Sequence[Branch]
     only: Branch | None = field(init=False)
     """The branch that gets every request, if there is no other and it has no condition."""
     nobody: str = field(init=False)
-    """Who is named in answers for which no branch was picked: `only`, or `NOBODY`."""
+    """The backend's name in answers for which no branch was picked: that of `only`, or `NOBODY`."""
     _by_path: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ class Answer(NamedTuple):
     decision: Decision
     """What the reply says."""
     backend: str = ""
-    """The name of the backend that decided; `NOBODY` if a choice asked none."""
+    """The name of the backend that decided; `NOBODY` if a choice picked none."""
     verdict: Verdict | None = None
     """What the decision rests on, if the backend says so.
 
@@ -90,7 +90,7 @@ class CheckEngine:
                 else:
                     name = picked.name
                     judged = picked.backend.decide(request, now)
-            # First, since it is the quickest way to know a decision from a verdict and from a flow.
+            # First, since it is the fastest test for a decision, as opposed to a verdict or a flow.
             reply = self._same.get(id(judged))
             if reply is not None:
                 return _new_tuple(Answer, (reply.body, request, reply.sendable, name, None))
@@ -118,7 +118,7 @@ def id_of_check(request: Request | Malformed | None) -> str:
     """Return the id of the decision about a request, if it has one. It does not raise."""
     try:
         return decision_id(request) if isinstance(request, Request) else ""
-    except Exception:  # noqa: BLE001 (an id for the log must not cost the answer)
+    except Exception:  # noqa: BLE001 (a failure to make an id for the log must not lose the answer)
         return ""
 
 

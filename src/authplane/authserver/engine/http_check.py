@@ -1,7 +1,7 @@
 """Checks over plain HTTP: one request describes another, and the status of the response is the decision.
 
-A proxy takes 200 for an allowance and everything else for a denial, but for one thing: Envoy takes 5xx for "no
-decision" and may then let the call through. So only `Unavailable` is said with 5xx.
+Proxies take 200 for "allow" and everything else for a denial, with one exception: Envoy takes 5xx for "no decision" and
+may then allow the call. So only `Unavailable` has a 5xx status.
 """
 
 import re
@@ -32,14 +32,14 @@ class SameRequest:
     """The check has the method, path, host and headers of the request itself, as Envoy sends it."""
 
     prefix: str = ""
-    """What the proxy puts before the path; a question without it is malformed."""
+    """The prefix that the proxy adds to the path; a check without it is malformed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardedHeaders:
-    """The question names the request in ``X-Forwarded-Method``, ``-Proto``, ``-Host`` and ``-Uri``, as Traefik does.
+    """The check names the request in ``X-Forwarded-Method``, ``-Proto``, ``-Host`` and ``-Uri``, as Traefik does.
 
-    Only for a proxy that replaces what a client sends under these names.
+    Only for a proxy that replaces these headers of the client.
     """
 
 
@@ -47,7 +47,7 @@ class ForwardedHeaders:
 class OriginalHeaders:
     """The check names the request in ``X-Original-Method`` and ``X-Original-URL``, as nginx is configured.
 
-    Only for a proxy that replaces what a client sends under these names.
+    Only for a proxy that replaces these headers of the client.
     """
 
 
@@ -68,7 +68,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
-    """The response to a question, with what led to it."""
+    """The response to a check, with what led to it."""
 
     status: int
     headers: tuple[tuple[str, str], ...] = ()
@@ -77,21 +77,21 @@ class HttpAnswer:
     decision: Decision
     """What the response says."""
     backend: str = ""
-    """The name of the backend that decided; `NOBODY` if a choice asked none."""
+    """The name of the backend that decided; `NOBODY` if a choice picked none."""
     verdict: Verdict | None = None
     """What the decision rests on, if the backend says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What a question is about."""
+    """The request that a check describes."""
 
     method: str
     scheme: str
     host: str
     target: str
     unseen: frozenset[str] = frozenset()
-    """Headers of the question that are not of the request."""
+    """Headers of the check that are not headers of the request."""
 
 
 def check_http(
@@ -121,7 +121,7 @@ def _await(request: Request, flow: JudgementFlow, name: str) -> Generator[Effect
 
 
 def parse_question(form: Form, question: Question) -> Request | Malformed:
-    """Say what request a question is about; what is missing or ambiguous is malformed."""
+    """Return the request that a check describes; a missing or ambiguous part makes it malformed."""
     headers = tuple((_text(name).lower(), _text(value)) for name, value in question.headers)
     asked = _asked(form, question, headers)
     if isinstance(asked, str):
@@ -177,7 +177,7 @@ def _parts(decision: Decision) -> tuple[int, tuple[tuple[str, str], ...], bytes]
 
 
 def _asked(form: Form, question: Question, headers: tuple[tuple[str, str], ...]) -> _Asked | str:
-    """Find what a question is about, or say what is wrong with it."""
+    """Return the request that a check describes, or what is wrong with the check."""
     match form:
         case SameRequest(prefix=prefix):
             return _same(prefix, question, headers)

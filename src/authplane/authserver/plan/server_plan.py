@@ -112,11 +112,11 @@ class FrontPlan:
     workers: int = 1
     """Processes that share the port; a unix socket has one, and so has grpcio."""
     largest_message: int = 4 * 1024 * 1024
-    """In bytes; the call of a larger message fails, and so it is not let through."""
+    """In bytes; a call with a larger message fails, and so it is not allowed."""
     in_flight: int = 1000
     """Maximum number of checks, in each process, that wait for something; further ones are rejected immediately."""
     grace: float = 2.0
-    """How many seconds checks in progress have when the server stops."""
+    """Seconds that checks in progress have when the server stops."""
     limits: FrontLimits = FrontLimits()
 
     @property

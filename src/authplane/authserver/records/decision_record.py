@@ -1,9 +1,8 @@
-"""What is written down about a decision: one line of JSON.
+"""The record of a decision: one line of JSON.
 
-A line says who asked for what and how it ended. Where a client usually puts a secret nothing is shown at all: the
-query, the body and every header but the id of the request. What is shown is cut and escaped, and rid of what is known
-to carry secrets: the parameters of a path and the user part of a host. The path itself is shown, so a token must not
-be part of one.
+A line has the caller, the request and the decision. It omits where clients usually put secrets: the query, the body and
+every header except the request id. Shown values are cut and escaped, without parts that are known to carry secrets: the
+parameters of a path and the user part of a host. The path itself is shown, so a token must not be part of one.
 """
 
 import re

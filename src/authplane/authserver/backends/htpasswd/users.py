@@ -16,7 +16,7 @@ MOST_USERS: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserList:
-    """Who may sign in, by name. Names are compared byte for byte: ``é`` has two spellings and they differ."""
+    """The users that may sign in, by name. Names are compared byte for byte: two spellings of ``é`` differ."""
 
     users: Mapping[str, PasswordHash]
     costliest: PasswordHash | None

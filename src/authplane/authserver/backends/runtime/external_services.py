@@ -1,6 +1,6 @@
-"""Asks external authorization services, over connections that are kept.
+"""Calls external authorization services, over connections that are kept.
 
-Whatever goes wrong on the way is no answer, and no answer grants nothing.
+Every failure counts as no answer, and no answer grants nothing.
 """
 
 import asyncio
@@ -35,9 +35,9 @@ _LARGEST_ANSWER: Final = 64 * 1024
 _CONNECTIONS: Final = 100
 """To one service at a time."""
 _IDLE: Final = 30.0
-"""Seconds that a connection may wait for the next question."""
+"""Seconds that an idle connection is kept."""
 _GRACE: Final = 5.0
-"""Seconds that questions in progress have where a service has moved."""
+"""Seconds that calls in progress have after the address of a service has changed."""
 _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
@@ -113,7 +113,7 @@ class ExternalServices:
             return NoAnswer("the service did not respond in time")
         except NobodyTrustedError as error:
             return NoAnswer(str(error))
-        except Exception as error:  # noqa: BLE001 (a question that fails must not end a check without a decision)
+        except Exception as error:  # noqa: BLE001 (a failed call must not end a check without a decision)
             _log.error("failed to call an external service", service=str(ask.service.service), error=place_of(error))
             return NoAnswer("internal error")
 

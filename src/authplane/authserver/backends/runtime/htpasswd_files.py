@@ -1,8 +1,8 @@
 """Keeps the users of password files and of Secrets in a folder up to date.
 
-A file that cannot be read, is empty, ends in the middle of a line or has no good line is one that somebody is writing
-or has broken: the users it last declared stay in force, and it is said. The same is true of a file with a user twice or
-with too many users, which is never used. To remove every user of a file, leave a comment in it.
+A file that cannot be read, is empty, ends in the middle of a line or has no valid line is unfinished or broken: its
+last good version stays in force, and the problem is reported. A file with a duplicate user or with too many users is
+never used either. To remove every user of a file, leave a comment in it.
 """
 
 import asyncio
@@ -37,9 +37,9 @@ from authplane.sources.runtime.watch import rebuilds
 LARGEST_FILE: Final = 16 * 2**20
 """A larger file is not read, in bytes."""
 LOOK: Final = 0.25
-"""How often the files are looked at, in seconds: they are few, and no way of replacing them goes unseen."""
+"""Seconds between two scans of the files: they are few, and scanning detects every kind of replacement."""
 _MOST_SAID: Final = 50
-"""How many problems are named in the log at a time, errors first."""
+"""Maximum number of problems that are logged at a time, errors first."""
 _SETTLES: Final = 1_000_000_000
 """A file that was written so many nanoseconds ago may be written again without looking different."""
 
@@ -137,9 +137,9 @@ async def keep_users(
     look: float = LOOK,
     poll: bool = False,
 ) -> None:
-    """Publish the users to the backend, now and after each change, for ever; ``told`` hears what is in force.
+    """Publish the users to the backend, now and after each change, for ever; ``told`` receives what is in force.
 
-    The folder is expected to be scanned; what is new in it since then comes with its next change.
+    The caller must have scanned the folder; later changes are read with the folder's next change.
     """
     news = asyncio.Event()
     sources.files.scan()
@@ -174,7 +174,7 @@ async def _follow_folder(folder: Folder, news: asyncio.Event, *, poll: bool) -> 
 
 def _log_news(state: UserState, known: frozenset[Finding]) -> None:
     news = [finding for finding in state.findings if finding not in known]
-    # What is wrong with every line of a long file is said of some: checks wait while it is.
+    # Only some of the problems of a long file are logged: checks wait meanwhile.
     for finding in sorted(news, key=lambda each: each.problem.severity is not Severity.ERROR)[:_MOST_SAID]:
         say = _log.error if finding.problem.severity is Severity.ERROR else _log.warning
         say("found a problem with users", where=str(finding.place), problem=str(finding.problem))

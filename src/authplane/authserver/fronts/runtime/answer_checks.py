@@ -35,22 +35,22 @@ class Witness(Protocol):
     """Told of every check of a backend; none of it raises, waits, or changes an answer."""
 
     def began(self) -> None:
-        """Take note of a check that begins."""
+        """Record a check that begins."""
 
     def decided(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
-        """Take note of an answer."""
+        """Record an answer."""
 
     def passed(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
-        """Take note of an answer to a check that ended as soon as it began."""
+        """Record an answer to a check that ended as soon as it began."""
 
     def failed(self, error: Exception, seconds: float, caller: CallerTrace, decision_id: str) -> None:
-        """Take note of a check whose backend raised."""
+        """Record a check whose backend raised."""
 
     def late(self, seconds: float, caller: CallerTrace, decision_id: str) -> None:
-        """Take note of a check that found no decision in time."""
+        """Record a check without a decision in time."""
 
     def shed(self) -> None:
-        """Take note of a check for which there was no room; it did not begin."""
+        """Record a check that was rejected before it began, because too many are pending."""
 
 
 class Observing(Protocol):
@@ -185,9 +185,9 @@ class Checks:
     def begin(
         self, body: bytes, *, limit: float | None = None, caller: CallerTrace = NO_TRACE
     ) -> bytes | Coroutine[None, None, bytes]:
-        """Return a serialized CheckResponse, or what returns it if there is something to wait for.
+        """Return a serialized CheckResponse, or an awaitable of it if the check has to wait.
 
-        Most checks wait for nothing, and a coroutine that never waits costs them much of their time.
+        Most checks do not wait, and a coroutine that never waits would take much of their time.
         """
         begun = perf_counter()
         made = self._check(body, datetime.now(UTC))

@@ -170,7 +170,7 @@ def parse_frame(body: bytes, largest: int) -> bytes | Refusal:
 
 
 def _about(headers: Sequence[tuple[bytes, bytes]]) -> tuple[bytes, bytes | None, bytes]:
-    """Return the content type and the timeout of a call, and what a check is about if that is said there."""
+    """Return the content type and the timeout of a call, and the target of the check if a header names it."""
     kind, timeout, target = b"", None, b""
     for name, value in headers:
         if name == b"content-type":

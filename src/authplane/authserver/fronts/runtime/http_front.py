@@ -43,12 +43,12 @@ class HttpChecks:
         self._driver = Driver(observer, perform=perform, in_flight=in_flight)
 
     async def respond(self, question: Question) -> HttpResponse:
-        """Return the response to a question; HTTP tells no deadline, so that ``limit`` is ours."""
+        """Return the response to a check; HTTP has no deadline, so ``limit`` is ours."""
         made = self.begin(question)
         return made if isinstance(made, HttpResponse) else await made
 
     def begin(self, question: Question) -> HttpResponse | Coroutine[None, None, HttpResponse]:
-        """Return the response to a question, or what returns it if there is something to wait for."""
+        """Return the response to a check, or an awaitable of it if the check has to wait."""
         begun = perf_counter()
         made = check_http(self._choice, self._form, question, datetime.now(UTC))
         caller = caller_trace(_texts(question.headers)) if self._driver.observer.traces else NO_TRACE
@@ -98,7 +98,7 @@ class HttpApplication:
         self._bodies = Bodies(largest=largest_body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one question."""
+        """Serve one check."""
         body = await self._bodies.read(receive)
         if body is None:
             return

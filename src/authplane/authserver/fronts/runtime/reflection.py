@@ -62,7 +62,7 @@ class Reflection:
         self._calls = 0
 
     async def converse(self, questions: AsyncIterator[bytes | Refusal]) -> AsyncGenerator[bytes | Refusal]:
-        """Answer question by question; a refusal is the last."""
+        """Answer the requests one by one; a refusal is the last answer."""
         if self._calls >= _MOST_CALLS:
             yield _TOO_MANY_CALLS
             return
@@ -111,7 +111,7 @@ class Reflection:
 
 
 async def _questions(receive: Receive) -> AsyncGenerator[bytes | Refusal]:
-    """Cut what a client sends into messages; one that leaves has asked its last question."""
+    """Split what a client sends into messages, until the client leaves."""
     kept, more = bytearray(), True
     while more:
         event = await receive()
@@ -151,7 +151,7 @@ def reflect(body: bytes) -> bytes | Refusal:
 
 
 def _reply(request: pb.ServerReflectionRequest) -> pb.ServerReflectionResponse:
-    """Answer a question; raises KeyError for what is not there."""
+    """Answer a request; raises KeyError for an unknown name."""
     pool = served_files()
     match request.WhichOneof("message_request"):
         case "list_services":

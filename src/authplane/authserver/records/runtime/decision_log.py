@@ -255,7 +255,7 @@ class _File:
             os.close(number)
 
     def _open(self) -> int:
-        # Append, so that a file which somebody cuts short does not get a hole; not through a link to elsewhere.
+        # Append, so that truncating the file does not leave a hole; and do not follow a link to elsewhere.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         number = os.open(self._target.path, flags, 0o600)
         if not stat.S_ISREG(os.fstat(number).st_mode):

@@ -1,8 +1,8 @@
 """Metrics in the text form of Prometheus.
 
 Every label has few values, all of them from our code or configuration: no client can make a new one. We count in tables
-of our own, which become metrics when somebody asks: with a metric object for each number, counting would cost every
-check several times as much.
+of our own, which become metrics on each scrape: with a metric object for each number, counting would cost every check
+several times as much.
 """
 
 import threading
@@ -49,7 +49,7 @@ class CheckMetrics:
         self._in_flight = 0
         self._shed = 0
         self._passed: list[tuple[Conclusion, float]] = []
-        """Checks that are not in the table yet: any thread may append, and only who has the lock takes away."""
+        """Checks that are not in the table yet: any thread may append; only the owner of the lock removes."""
 
     def began(self) -> None:
         """Count a check as in flight."""
@@ -65,7 +65,7 @@ class CheckMetrics:
             self._seconds += seconds
 
     def passed(self, conclusion: Conclusion, seconds: float) -> None:
-        """Count a check that ended as soon as it began: it was never in flight for anybody to see."""
+        """Count a check that ended as soon as it began: no scrape could have seen it in flight."""
         self._passed.append((conclusion, seconds))
         if len(self._passed) >= _MOST_PASSED:
             with self._lock:

@@ -83,14 +83,14 @@ class Observer:
         return self
 
     def began(self) -> None:
-        """Take note of a check that begins."""
+        """Record a check that begins."""
         try:
             self._metrics.began()
         except Exception as error:  # noqa: BLE001 (nothing here may change an answer)
             _complain(error)
 
     def decided(self, made: Answer, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
-        """Take note of an answer and of how long it took."""
+        """Record an answer and how long it took."""
         try:
             conclusion = conclusion_of(made.decision)
             shown = self._described(made, seconds) if self._shows else None
@@ -114,7 +114,7 @@ class Observer:
         return _Shown(grounded, access_line(grounded, grounds, made.verdict.shadows))
 
     def passed(self, made: Answer, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
-        """Take note of an answer to a check that ended as soon as it began."""
+        """Record an answer to a check that ended as soon as it began."""
         if self._shows:
             self.began()
             self.decided(made, seconds, caller)
@@ -127,15 +127,15 @@ class Observer:
             self._record(made, made.verdict)
 
     def failed(self, error: Exception, seconds: float, caller: CallerTrace = NO_TRACE, decision_id: str = "") -> None:
-        """Take note of a check whose backend raised; the error's message is not repeated."""
+        """Record a check whose backend raised; the error's message is not repeated."""
         self._undecided(Conclusion.FAILED, place_of(error), seconds, caller, decision_id)
 
     def late(self, seconds: float, caller: CallerTrace = NO_TRACE, decision_id: str = "") -> None:
-        """Take note of a check that found no decision in time."""
+        """Record a check without a decision in time."""
         self._undecided(Conclusion.UNAVAILABLE, "no decision in time", seconds, caller, decision_id)
 
     def shed(self) -> None:
-        """Take note of a check that was refused for want of room, and did not begin.
+        """Record a check that was rejected before it began, because too many are pending.
 
         It is only counted: the check was not read, so there is nothing to log, and the server is already overloaded.
         """

@@ -1,14 +1,14 @@
 """Traces: a span for each check, in the trace of the caller.
 
-The trace that is continued is the one in the caller's own message: the metadata of its gRPC call, or the headers of its
-HTTP call. A proxy puts the span there in which it waits for us. A ``traceparent`` among the headers of the request that
-is checked comes from the client and is not looked at: the client could attach our spans to traces of others. Proxies
-that pass on the headers of the client as they are, such as nginx, let it do that all the same; then
-``OTEL_TRACES_SAMPLER`` should not be one of the ``parentbased`` kind, or the client also chooses what is recorded.
+The continued trace is the one in the caller's own message: the metadata of its gRPC call, or the headers of its HTTP
+call. A proxy puts the span there in which it waits for us. A ``traceparent`` among the headers of the checked request
+comes from the client and is ignored: the client could attach our spans to traces of others. Proxies that forward the
+client's headers unchanged, such as nginx, still allow that; then ``OTEL_TRACES_SAMPLER`` should not be one of the
+``parentbased`` kind, or the client also chooses what is recorded.
 
 There are spans only if the standard variables name an exporter (``OTEL_TRACES_EXPORTER``, or an endpoint for OTLP);
-otherwise not even the library is loaded. OTLP is spoken as JSON over HTTP unless a protocol is set: a collector takes
-that where it takes protobuf over HTTP.
+otherwise not even the library is loaded. OTLP is JSON over HTTP unless a protocol is set: a collector that accepts
+protobuf over HTTP accepts JSON too.
 """
 
 import os
@@ -75,7 +75,7 @@ def exporters_in(environment: Mapping[str, str]) -> tuple[str, ...]:
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return ()
     named = [name.strip() for name in environment.get("OTEL_TRACES_EXPORTER", "").split(",")]
-    # Without a name the standard says OTLP to this machine; a program that is not told to must not call anybody.
+    # Without a name the standard uses OTLP to this machine; a program must not connect unless configured to.
     if not any(named) and any(environment.get(variable) for variable in _ENDPOINTS):
         named = ["otlp"]
     return tuple(_installed_name(name, environment) for name in named if name not in {"", "none"})

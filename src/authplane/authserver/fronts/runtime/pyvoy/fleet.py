@@ -1,8 +1,8 @@
 """The workers of an authorization service: metrics and readiness as if they were one process.
 
-Each worker answers on a socket of its own, which only its parent can reach. The parent asks all of them whenever it is
-asked, and from time to time besides, so that little is forgotten of a worker that is killed. What a worker has counted
-stays when it ends: no counter goes back.
+Each worker answers on a socket of its own, which only its parent can reach. The parent queries all of them for every
+request to it, and from time to time besides, so that few counts are lost with a worker that is killed. The counts of a
+worker stay when it ends: no counter goes back.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class _Member:
     number: int
     socket: str
     seen: bytes = b""
-    """Its metrics when it last told them."""
+    """Its metrics when it last reported them."""
     answers: bool = True
 
 

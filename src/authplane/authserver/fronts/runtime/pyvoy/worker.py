@@ -94,7 +94,7 @@ class Worker:
                 started = True
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
-        except Exception as error:  # noqa: BLE001 (the server must be told, in its protocol)
+        except Exception as error:  # noqa: BLE001 (the server expects the failure in its protocol)
             _log.error("worker failed", error=place_of(error), why=str(error))
             await send({"type": f"lifespan.{'shutdown' if started else 'startup'}.failed", "message": str(error)})
         else:
@@ -102,7 +102,7 @@ class Worker:
 
 
 def _told(pages: Respond | None, socket: str | None) -> AbstractAsyncContextManager[object]:
-    """Answer the parent's questions about this worker."""
+    """Answer the parent's requests about this worker."""
     return serve_http(UnixAddress(path=socket), pages) if pages and socket else nullcontext()
 
 

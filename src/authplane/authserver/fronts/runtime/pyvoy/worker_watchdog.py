@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 PERIOD: Final = 0.4
-"""Seconds between two questions, and that an answer may take."""
+"""Seconds between two probes, and the time limit of an answer."""
 IDLE_MISSES: Final = 3
 """Unanswered probes in a row after which a worker hangs, if it used no processor time meanwhile."""
 BUSY_MISSES: Final = 50
