@@ -33,14 +33,14 @@ class IdentityFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """Certificates in files that somebody renews."""
+    """Certificates in files that may be renewed."""
 
     ca: str | None = None
-    """Who may sign the peer's certificate; None means what the system trusts."""
+    """The CA of the peer's certificate; None means what the system trusts."""
     identity: IdentityFiles | None = None
-    """What to show the peer; None means nothing."""
+    """The certificate to present to the peer; None means none."""
     refresh: float = _DEFAULT_REFRESH
-    """After how many seconds the files are looked at again."""
+    """Seconds after which the files are read again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ class JwtFile:
         return read
 
     def read_ended(self, content: bytes | Unreadable, now: Moment, draw: float) -> Answer:
-        """Take what the file held; the answer is for every call that waits. ``draw`` is random, from 0 up to 1."""
+        """Take the content of the file; the answer is for every waiting call. ``draw`` is random, from 0 up to 1."""
         self._reading = False
         found = self._better(_usable(content, now), now)
         if isinstance(found, Token):

@@ -75,7 +75,7 @@ class Node:
     cluster: str = ""
     locality: Locality = field(default_factory=Locality)
     metadata: str = "{}"
-    """A JSON object, always written the same way."""
+    """A JSON object, in canonical form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bootstrap:
-    """What a program knows before it has asked anybody."""
+    """What a program knows before it contacts a server."""
 
     servers: tuple[XdsServer, ...]
     """At least one, in order of preference."""

@@ -27,7 +27,7 @@ class Request:
     error: str | None = None
     """Why the response with this nonce is refused; None accepts it."""
     node: Node | None = None
-    """Who asks; only in the first request of a stream."""
+    """The client's identity; only in the first request of a stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

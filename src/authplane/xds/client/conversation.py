@@ -20,7 +20,7 @@ gRPC's own clients wait up to 120. What is tightened while a server is away woul
 
 @dataclass(slots=True)
 class Topic:
-    """What is said about one type."""
+    """The subscription to one type."""
 
     names: set[str] = field(default_factory=set)
     """What we want."""
@@ -28,18 +28,18 @@ class Topic:
     """What we accepted last, on this stream or an earlier one."""
     nonce: str = ""
     error: str | None = None
-    """Why the latest response is refused, until the server has been told."""
+    """Why the latest response is rejected, until the server has received it."""
     asked: bool = False
     """Whether a request went out on this stream."""
     news: bool = False
-    """Whether there is something to say."""
+    """Whether a request is due."""
     answerable: set[str] = field(default_factory=set)
     """What every response on this stream knows that we want: what it leaves out is gone."""
     awaited: dict[str, float | None] = field(default_factory=dict)
     """What was not there yet, and until when the server has time; None before the request is written."""
 
     def compose(self, type_url: str, node: Node | None) -> Request:
-        """Say what there is to say."""
+        """Return the request that is due."""
         request = Request(
             type_url=type_url,
             names=tuple(sorted(self.names)),
@@ -79,7 +79,7 @@ class Conversation:
         return any(topic.names for topic in self.topics.values())
 
     def want(self, key: Key, *, cached: bool) -> None:
-        """Ask for a resource."""
+        """Subscribe to a resource."""
         topic = self.topics.setdefault(key.type_url, Topic())
         if key.name in topic.names:
             return
@@ -111,7 +111,7 @@ class Conversation:
             topic.awaited = dict.fromkeys(name for name in topic.names if not cached(Key(type_url, name)))
 
     def requests(self) -> Iterator[Request]:
-        """Say what there is to say, if there is a stream."""
+        """Yield the requests that are due, if there is a stream."""
         if self._opened is None:
             return
         for type_url, topic in self.topics.items():
@@ -122,7 +122,7 @@ class Conversation:
                 yield topic.compose(type_url, node)
 
     def written(self, request: Request, now: float, patience: float) -> None:
-        """Give the server time for what a request asks for, from now on."""
+        """Start the server's time to answer a request."""
         topic = self.topics.get(request.type_url)
         if topic is None:
             return
@@ -131,7 +131,7 @@ class Conversation:
                 topic.awaited[name] = now + patience
 
     def heard(self) -> None:
-        """Take note of an answer: the server is well."""
+        """Record an answer: the server works."""
         self._heard, self._failures, self.fault = True, 0, None
 
     def answer(self, topic: Topic, nonce: str, refusal: str | None, version: str) -> None:
@@ -141,7 +141,7 @@ class Conversation:
             topic.version = version
 
     def ended(self, now: float, draw: float) -> bool:
-        """Take note of the end of a stream or an attempt; tell whether that is a failure.
+        """Record the end of a stream or an attempt; tell whether that is a failure.
 
         It is none if the server has answered: servers close streams now and then. The next attempt is then due at
         once, but not sooner than a second after the last.

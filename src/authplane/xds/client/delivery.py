@@ -83,7 +83,7 @@ def _use(delivery: Delivery, judged: Judgement, entries: Entries) -> None:
 
 
 def _heed(delivery: Delivery, entries: Entries, told: set[str]) -> set[str]:
-    """Take note of what the server cannot send; a resource that it did send counts more."""
+    """Record what the server cannot send; a resource that it did send takes precedence."""
     reports = {_name_of(report, delivery.kind): report for report in delivery.response.reports}
     heeded = {name for name in reports if name in entries and name not in told}
     for name in heeded:
@@ -95,7 +95,7 @@ def _heed(delivery: Delivery, entries: Entries, told: set[str]) -> set[str]:
 
 
 def _delete(delivery: Delivery, entries: Entries, absent: Iterable[str]) -> None:
-    """Take note of what is gone. What has never been there may still come: for that there is a time limit."""
+    """Record what is gone. A resource that was never there may still come: a time limit applies to it."""
     for name in absent:
         if entries[name].held is not None:
             setback = delivery.setback(Trouble.NOT_FOUND, name, "was deleted on the server")

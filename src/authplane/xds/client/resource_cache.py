@@ -68,7 +68,7 @@ class Entry:
         self.held, self.standing, self.setback = held, Standing.ACKED, None
 
     def suffer(self, standing: Standing, setback: Setback, *, drop: bool) -> None:
-        """Take note of a fault with the resource's data; the resource stays in use unless it is to be dropped."""
+        """Record a fault with the resource's data; the resource stays in use unless it is to be dropped."""
         self.standing, self.setback = standing, setback
         if drop:
             self.held = None

@@ -13,7 +13,7 @@ _PARAMETER: Final = "/:@!$'()*,;?"
 
 @dataclass(frozen=True, slots=True)
 class ResourceName:
-    """The one spelling of a name that we ask for and compare with."""
+    """The canonical spelling of a name, for subscriptions and comparisons."""
 
     authority: str | None
     """None for a plain name."""

@@ -80,7 +80,7 @@ class ClientSession:
         return self._done()
 
     def sent(self, link: Link, request: Request, now: float) -> tuple[Effect, ...]:
-        """Take note that a request was written: from now on the server has time to answer."""
+        """Record that a request was written: from now on the server has time to answer."""
         conversation = self._current(link)
         if conversation is not None:
             transient = Feature.RESOURCE_TIMER_IS_TRANSIENT_ERROR in link.server.features
@@ -99,7 +99,7 @@ class ClientSession:
         return self._done()
 
     def ended(self, link: Link, why: str, now: float, draw: float) -> tuple[Effect, ...]:
-        """Take note that a stream or an attempt is over; ``draw`` is random, from 0 up to 1."""
+        """Record that a stream or an attempt is over; ``draw`` is random, from 0 up to 1."""
         conversation = self._current(link)
         if conversation is not None and conversation.ended(now, draw):
             text = f"xDS server {link.server.uri}: {clean_message(why)}"
@@ -239,7 +239,7 @@ class ClientSession:
         self._tell(realm, (entry,))
 
     def _find(self, key: Key) -> tuple[Realm, Entry]:
-        """Return a resource that some server was asked for."""
+        """Return a resource that is subscribed to at some server."""
         parsed = parse_name(key.name, key.type_url)
         realm = self._realms[parsed.authority if parsed else None]
         return realm, realm.entries[key]

@@ -1,4 +1,4 @@
-"""What a client must know of a type of resources to ask for them."""
+"""What a client must know of a resource type to subscribe to it."""
 
 from collections.abc import Callable
 from typing import Generic, TypeAlias, TypeVar
@@ -43,4 +43,4 @@ class ResourceType(Generic[T_co]):
     decode: Callable[[bytes, Source], Decoded[T_co] | Invalid]
     """Reads a resource; the same bytes from the same source always give the same."""
     full_set: bool = False
-    """Whether a response has everything that exists of what was asked for, as with Listeners and Clusters."""
+    """Whether a response has all subscribed resources that exist, as with Listeners and Clusters."""

@@ -70,7 +70,7 @@ def _parse_item(packed: any_pb2.Any) -> Item:
     try:
         wrapper = pb.Resource.FromString(packed.value)
     except DecodeError:
-        # A wrapper is no resource that anybody asks for: this one is refused, the others are read.
+        # A wrapper is never subscribed to: this one is rejected, the others are read.
         return bare
     inner = wrapper.resource
     return Item(type_url=inner.type_url, body=inner.value, name=wrapper.name or wrapper.resource_name.name)

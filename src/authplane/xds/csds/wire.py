@@ -34,10 +34,10 @@ _STATUS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusRequest:
-    """What somebody wants to know."""
+    """A request for the client's status."""
 
     matches_nodes: bool
-    """Whether it asks for clients by their nodes, which a client itself does not answer."""
+    """Whether it selects clients by their nodes, which a client itself does not answer."""
     without_contents: bool
 
 

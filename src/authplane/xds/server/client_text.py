@@ -1,4 +1,4 @@
-"""Texts that clients send, cut and escaped before anybody reads them."""
+"""Texts that clients send, cut and escaped before they are shown."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What a request may not ask for."""
+"""Limits of what a request may subscribe to."""
 
 from typing import Final
 

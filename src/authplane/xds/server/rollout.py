@@ -30,7 +30,7 @@ _FOLLOWING: Final = {
     TypeUrl.CLUSTER: (TypeUrl.ENDPOINT,),
     TypeUrl.LISTENER: (TypeUrl.EXTENSION, TypeUrl.ROUTE),
 }
-"""After a change of the first, a client asks for new names of the others."""
+"""After a change of the first type, a client subscribes to new names of the others."""
 
 R = TypeVar("R")
 
@@ -49,7 +49,7 @@ class Rollout(Generic[R]):
         self._refused = False
         self._nonces = 0
         self._expected: dict[TypeUrl, float | None] = {}
-        """Types that the client is about to ask for, and until when we wait once it is their turn."""
+        """Types that the client will subscribe to soon, and until when we wait once it is their turn."""
         self._rebuilt: set[str] = set()
         """Clusters that were replaced and whose endpoints the client has not been sent since."""
         self._lingering = Lingering()
@@ -142,7 +142,7 @@ class Rollout(Generic[R]):
         return Standing(pending=frozenset(pending), refused=refused, named=named)
 
     def _named(self) -> frozenset[XdsName] | None:
-        """Return which Listeners the client asks for; None if it asks for all, or for none yet."""
+        """Return which Listeners the client subscribes to by name; None if it subscribes to all, or to none yet."""
         listeners = self.subscriptions.get(TypeUrl.LISTENER)
         if listeners is None or listeners.wildcard:
             return None
@@ -217,7 +217,7 @@ class Rollout(Generic[R]):
             deadline=now + self._patience,
         )
         subscription.replace_sent(sent)
-        # A client that names its clusters or listeners does not ask for all endpoints or routes.
+        # A client that names its clusters or listeners does not subscribe to all endpoints or routes.
         if answer.updated and subscription.wildcard:
             self._expected |= dict.fromkeys(_FOLLOWING.get(type_url, ()))
         return response

@@ -27,18 +27,18 @@ MAKE_ORDER: Final = (
     TypeUrl.EXTENSION,
     TypeUrl.ROUTE,
 )
-"""Additions and changes go out in this order: what is referred to comes before what refers to it.
+"""Additions and changes are sent in this order: a resource is sent before those that refer to it.
 
-Clients ask for extensions and routes once they have the listener that names them, and routes rely on extensions.
+Clients subscribe to extensions and routes once they have the listener that names them, and routes rely on extensions.
 """
 
 BREAK_ORDER: Final = tuple(reversed(MAKE_ORDER))
 """Removals go out in this order."""
 
 BY_NAME: Final = "grpc/"
-"""What the names of those resources begin with that only clients get who ask for them by name.
+"""Prefix of resources that are sent only to clients that subscribe to them by name.
 
-A client that asks for everything is a proxy, and they are for programs: it would refuse them.
+A client with a wildcard subscription is a proxy. These resources are for programs, and a proxy would reject them.
 """
 
 FULL_SETS: Final = frozenset({TypeUrl.LISTENER, TypeUrl.CLUSTER})
@@ -48,8 +48,8 @@ An empty list of names in a client's first request means "all" for these types, 
 """
 
 LEFT_TO_CLIENTS: Final = frozenset({TypeUrl.EXTENSION})
-"""Types of which nothing is taken from a client that still asks for it.
+"""Types of which nothing is removed from a client while it subscribes to it.
 
-A proxy asks as long as any listener has the filter, one that drains too, and answers 500 where its configuration is
-gone. It stops asking by itself.
+A proxy subscribes as long as any listener has the filter, even one that drains, and answers 500 if the configuration is
+gone. It unsubscribes by itself.
 """

@@ -35,7 +35,7 @@ class Collection:
     resources: Mapping[str, Versioned]
     version: str
     public: Mapping[str, Versioned] = field(init=False, repr=False, compare=False)
-    """Those of them that a client gets who asks for everything."""
+    """Those of them that a client with a wildcard subscription gets."""
 
     def __post_init__(self) -> None:
         shown = self.resources
@@ -61,7 +61,7 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that clients may ask for, by type and name."""
+    """Everything that clients may subscribe to, by type and name."""
 
     collections: Mapping[TypeUrl, Collection]
     _views: "dict[Role, Snapshot]" = field(default_factory=dict, init=False, repr=False, compare=False)

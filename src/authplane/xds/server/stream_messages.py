@@ -102,11 +102,11 @@ class Standing:
     """What a client says of the current snapshot; it has and accepts everything that is in neither field."""
 
     pending: frozenset[XdsName]
-    """It has not answered for these, or not asked for them yet."""
+    """It has not answered for these, or not subscribed to them yet."""
     refused: Mapping[XdsName, str]
-    """It refused these, in these words."""
+    """It rejected these, with these messages."""
     named: frozenset[XdsName] | None = None
-    """The Listeners that it asks for by name, and nothing else counts for it; None of a proxy, for which all does."""
+    """The Listeners that it subscribes to by name, if only these count; None for a proxy, for which all count."""
 
 
 R = TypeVar("R")

@@ -26,7 +26,7 @@ class Manner(Enum):
 
 
 class Scope(Enum):
-    """Which differences a response may carry. What the client has just asked for is in all three."""
+    """Which differences a response may carry. All three include what the client has just subscribed to."""
 
     ASKED = auto()
     MAKE = auto()
@@ -77,11 +77,11 @@ class Subscription:
     asked: set[str] = field(default_factory=set)
     """Names to be answered whatever the client has."""
     unanswered: bool = True
-    """The subscription is new or has become wider in a way that no list of names tells."""
+    """The subscription is new or has become wider in a way that names cannot show, such as a wildcard."""
     owed: bool = False
     """A response must go out even if it is empty: the client waits for it."""
     refused: dict[str, str] = field(default_factory=dict)
-    """What the client refused of what it was sent, by name, and its words."""
+    """What the client rejected of what it was sent, by name, and its messages."""
     sent: Sent | None = None
     """The latest response."""
     overtaken: dict[str, Sent] = field(default_factory=dict)

@@ -82,5 +82,5 @@ def _parse_edition(node: base_pb2.Node) -> Release | None:
     if agent == ENVOY:
         version = node.user_agent_build_version.version
         return known_release(Release(version.major_number, version.minor_number))
-    # Programs ask for nothing that depends on a release. They share what is always there.
+    # Programs get nothing that depends on a release. They share the edition that always exists.
     return CURRENT if agent.startswith(_PROGRAMS) else None

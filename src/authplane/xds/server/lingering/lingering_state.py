@@ -9,8 +9,8 @@ from authplane.xds.server.snapshot import Versioned
 LINGER: Final = 900.0
 """Seconds for which an extension keeps what routes no longer name.
 
-Connections of a listener that was replaced use its old routes until they end. Envoy gives them 600 seconds, if it is
-not told otherwise.
+Connections of a listener that was replaced use its old routes until they end. Envoy gives them 600 seconds by
+default.
 """
 
 
