@@ -51,7 +51,7 @@ class Cluster:
     discovery: Discovery
     balancing: Balancing = Balancing.ROUND_ROBIN
     most_requests: int = 1024
-    """How many calls may be under way at once."""
+    """Maximum number of concurrent calls."""
     tls: ClientTls | None = None
     metadata: ResourceMetadata = NO_METADATA
 

@@ -65,10 +65,10 @@ class FilterChain:
 
     name: str = ""
     match: ChainMatch | None = ChainMatch()
-    """None means that it asks for what gRPC never knows, so that it is never taken."""
+    """None means that it requires what gRPC never knows, so that it never matches."""
     manager: ConnectionManager
     tls: ServerTls | None = None
-    """None means plain text, or what the program itself is given."""
+    """None means plain text, or the credentials that the program passes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

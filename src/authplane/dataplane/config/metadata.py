@@ -1,4 +1,4 @@
-"""Metadata of resources, for filters that ask for it."""
+"""Metadata of resources, for filters that read it."""
 
 from typing import Any, Final, TypeAlias
 

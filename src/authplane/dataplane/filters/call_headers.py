@@ -1,4 +1,4 @@
-"""The headers of a call, as rules ask for them."""
+"""The headers of a call, as rules read them."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from authplane.matching.header_matchers import Lookup
 from authplane.matching.tree_inputs import read_header
 
 AUTHORITY: Final = frozenset({":authority", "host"})
-"""The names by which rules ask for the authority of a call."""
+"""The names by which rules read the authority of a call."""
 
 
 def lookup_in(call: Call) -> Lookup:

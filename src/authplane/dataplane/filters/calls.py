@@ -128,7 +128,7 @@ class Call:
     """Metadata of the call's cluster; empty on the server side."""
 
 
-# --- What a filter asks for on the way
+# --- Effects of filters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,5 +22,5 @@ _CODES: Final[Mapping[int, Code]] = MappingProxyType(
 
 
 def code_of_http(status: int) -> Code:
-    """Return the code for an HTTP status; never OK, as who asks has a call that did not succeed."""
+    """Return the code for an HTTP status; never OK, since the call did not succeed."""
     return _CODES.get(status, Code.UNKNOWN)

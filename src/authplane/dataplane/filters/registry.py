@@ -64,8 +64,8 @@ class Trust:
 class Kept:
     """What filters keep across updates of their configuration, such as counters.
 
-    Things are kept by keys that are equal as long as the same thing may be used. A generation takes over from the one
-    before it what it asks for; what it does not ask for is forgotten with the generation after it.
+    Things are kept by keys that are equal as long as the same thing may be used. A generation takes over what it uses
+    from the one before it; the next generation drops the rest.
     """
 
     __slots__ = ("_before", "_place", "_things")

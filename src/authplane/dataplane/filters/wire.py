@@ -19,7 +19,7 @@ from authplane.matching.wire import parse_regex
 _MOST_SECONDS: Final = 315_576_000_000
 _NANOS: Final = 1_000_000_000
 _FOR_EVER: Final = 3e9
-"""Seconds, about a century: what waits longer than that cannot be told to grpcio, whose clock ends before."""
+"""Seconds, about a century: grpcio accepts no longer times, since its clock ends before."""
 
 
 def parse_metadata(messages: Iterable[pb.HeaderValue], problems: Problems) -> Metadata:

@@ -38,11 +38,11 @@ class Routed:
 
     filters: tuple[Running, ...] = ()
     stop: Stop | None = None
-    """How the call ends if all filters let it go on; None if it goes on."""
+    """How the call ends if all filters allow it; None if it continues."""
     cluster: str = ""
     """Where a client sends it; empty on the server side."""
     longest: float | None = None
-    """How many seconds a client may let it take; None means any number."""
+    """Maximum duration of the call in seconds, for a client; None means any."""
     metadata: ResourceMetadata = NO_METADATA
     """That of the route."""
 

@@ -129,7 +129,7 @@ def _server(name: str, bound: Endpoint, look: _Lookup) -> ServerConfiguration | 
 
 
 def _same_address(wanted: Endpoint, bound: Endpoint) -> bool:
-    """Compare addresses as such, not as texts: there are many ways to write one of version 6."""
+    """Compare addresses as such, not as texts: an IPv6 address has many spellings."""
     one, other = parse_ip_address(wanted.address), parse_ip_address(bound.address)
     same = wanted.address == bound.address if one is None or other is None else one == other
     return same and wanted.port == bound.port

@@ -1,4 +1,4 @@
-"""The four types of resources, as a client of xDS asks for them."""
+"""The four resource types that an xDS client subscribes to."""
 
 from collections.abc import Callable
 from typing import TypeVar

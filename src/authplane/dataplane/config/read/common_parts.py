@@ -15,7 +15,7 @@ M = TypeVar("M", bound=Message)
 
 _MOST_SECONDS: Final = 315_576_000_000
 _FOR_EVER: Final = 3e9
-"""Seconds, about a century: what waits longer than that cannot be told to grpcio, whose clock ends before."""
+"""Seconds, about a century: grpcio accepts no longer times, since its clock ends before."""
 
 
 def parse_packed(kind: type[M], message: any_pb2.Any, problems: Problems) -> M | None:

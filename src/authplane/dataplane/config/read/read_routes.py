@@ -138,7 +138,7 @@ def _parse_path(message: pb.RouteMatch, problems: Problems) -> StringMatcher | N
         case "path":
             return Exact(message.path, ignore_case) if is_path(message.path) else None
         case "safe_regex":
-            # case_sensitive is not for expressions, which have a way of their own to say it.
+            # case_sensitive does not apply to expressions, which have a flag for it.
             with problems.at("safe_regex"):
                 return parse_regex(message.safe_regex, problems)
         case _:

@@ -26,7 +26,7 @@ A = TypeVar("A")
 
 
 def asks_authority(matcher: Matcher[Call, A]) -> bool:
-    """Tell whether any part of a tree asks for the authority of a call."""
+    """Tell whether any part of a tree reads the authority of a call."""
     outcomes = [matcher.on_no_match]
     match matcher:
         case ListMatcher(branches=branches):

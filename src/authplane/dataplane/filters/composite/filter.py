@@ -83,7 +83,7 @@ class _Run:
     """The filters of a call that the tree leads here."""
 
     judge: Callable[[Call], Flow] | Stop | None
-    """None lets it go on as it is."""
+    """None lets the call continue unchanged."""
     sample: Fraction = ALWAYS
 
 

@@ -23,7 +23,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Who may do what, or may not."""
+    """Grants or denies calls by permission and principal."""
 
     name: str
     permission: Rule

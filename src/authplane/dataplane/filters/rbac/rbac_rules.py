@@ -109,7 +109,7 @@ def keeps(rule: Rule, call: Call, connection: Connection) -> bool:
 
 
 class Need(Enum):
-    """What a rule asks for and is not always known."""
+    """What a rule reads that is not always known."""
 
     AUTHORITY = auto()
     LOCAL_ADDRESS = auto()

@@ -210,7 +210,7 @@ def _parse_network(message: address_pb2.CidrRange, make: Callable[[Network], Rul
 
 
 def _parse_server_name(message: pb.Permission, problems: Problems) -> Rule:
-    """Read what the name is to be that the client asked for in TLS; gRFC A41 takes it for always empty."""
+    """Read the matcher of the server name (SNI); gRFC A41 treats the server name as always empty."""
     matcher = parse_string_matcher(message.requested_server_name, problems)
     return Always(matcher is not None and matches(matcher, ""))
 

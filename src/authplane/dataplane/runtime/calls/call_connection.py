@@ -13,7 +13,7 @@ _NOTHING: Final[Mapping[str, Sequence[bytes]]] = {}
 
 
 class CallConnection:
-    """The connection of one call; what was asked once is kept for that call only, as others may reuse its address."""
+    """The connection of one call; what was read once is kept for that call only, as others may reuse its address."""
 
     __slots__ = ("_addresses", "_auth", "_context", "_own", "_peer")
 
@@ -65,7 +65,7 @@ class CallConnection:
 
     @property
     def requested_server_name(self) -> str:
-        """The name that the client asked for."""
+        """The server name (SNI) that the client sent."""
         return _first(self._auth_context(), "ssl_requested_server_name")
 
     def _named_peer(self) -> str:

@@ -1,8 +1,8 @@
 """Drives a decision: on a thread that may wait, or on an event loop.
 
-A decision that has to wait for something in between is a generator. It yields each step that its driver must perform,
-is sent the outcome, and returns what it comes to. It is written once; what differs between threads and event loops is
-who takes the steps, and that is all there is here.
+A decision that may have to wait is a generator. It yields each step that its driver must perform, receives the outcome,
+and returns its result. It is written once; threads and event loops differ only in who performs the steps, and this
+module contains only that.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def drive(steps: Generator[S, Any, T], take: Callable[[S], Any]) -> T:
-    """Take each step on this thread, and return what it comes to; what goes wrong with a step is thrown in."""
+    """Perform each step on this thread, and return the result; the failure of a step is thrown into the generator."""
     try:
         step = next(steps)
         while True:
@@ -88,7 +88,7 @@ def effect_on_thread(
 
 def effect_on_loop(effect: Effect, side: AioSideChannels) -> Awaitable[Outcome]:
     """Return what waits for what a filter needs."""
-    # Nearly all wait for an answer, and each coroutine between them and it costs them time.
+    # Nearly all wait for an answer, and each coroutine in between would cost time.
     return side.ask(effect) if isinstance(effect, Ask) else _pause_on_loop(effect)
 
 

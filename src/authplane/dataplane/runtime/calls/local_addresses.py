@@ -18,7 +18,7 @@ _PAGE: Final = 500
 
 
 class LocalAddressUnclearError(Exception):
-    """Two connections of one port of a client reach two of our addresses: calls cannot be told apart."""
+    """Two connections of one port of a client reach two of our addresses: calls cannot be assigned to one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class LocalAddresses:
         self._known: dict[str, _Found] = {}
 
     def bind(self, address: Endpoint) -> None:
-        """Take note of an address that the server listens on."""
+        """Record an address that the server listens on."""
         self._bound.append(address)
         self.only = address if len(self._bound) == 1 and not _is_wildcard(address) else None
 
@@ -146,6 +146,6 @@ def _json(ask: Any, *arguments: int) -> dict[str, Any]:
     try:
         answer: dict[str, Any] = json.loads(ask(*arguments))
     except ValueError:
-        # What was asked for is gone by now.
+        # The requested object is gone by now.
         return {}
     return answer

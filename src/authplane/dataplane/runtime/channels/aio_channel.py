@@ -109,7 +109,7 @@ class AioFilteredChannel(MakesCalls, grpc.aio.Channel):
             await self.wait_for_state_change(state)
 
     async def close(self, grace: float | None = None) -> None:
-        """End the channel and all of its calls; those under way have so many seconds."""
+        """Close the channel; calls in progress have ``grace`` seconds to finish."""
         self.parts.plan.close()
         deadline = Deadline(grace)
         await self._stand_in.close(grace)

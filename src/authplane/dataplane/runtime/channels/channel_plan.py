@@ -29,10 +29,10 @@ class Backends:
     """Keys of channels in order of preference."""
     drops: tuple[Drop, ...] = ()
     most: int | None = None
-    """How many calls may be under way; None is any number."""
+    """Maximum number of calls in progress; None is any number."""
 
     def are_busy(self, pooled: PooledChannel) -> bool:
-        """Tell whether too many calls are under way on a channel, with the one that has just been added."""
+        """Tell whether too many calls are in progress on a channel, with the one that has just been added."""
         return self.most is not None and pooled.busy > self.most
 
 

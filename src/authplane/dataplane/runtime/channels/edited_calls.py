@@ -37,7 +37,7 @@ class EditedCall:
         return next(self._call)
 
 
-# As far as anybody can tell it is one of grpcio's.
+# To callers it is one of grpcio's.
 grpc.Call.register(EditedCall)
 grpc.Future.register(EditedCall)
 

@@ -45,7 +45,7 @@ class Opener(ABC):
 
 
 class PooledChannel:
-    """A channel that is open, and how many calls are under way on it."""
+    """An open channel, and how many calls are in progress on it."""
 
     __slots__ = ("_made", "busy", "channel", "kept", "metadata", "tokens", "watch")
 
@@ -230,7 +230,7 @@ class ThreadChannelPool(ChannelPool):
         return pooled.watch.state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
 
     def close(self) -> None:
-        """Close everything; calls that are under way are cancelled."""
+        """Close everything; calls in progress are cancelled."""
         with self._lock:
             channels = self._all_channels()
         _close_all(channels)
@@ -281,7 +281,7 @@ class AioChannelPool(ChannelPool):
         return bool(state is grpc.ChannelConnectivity.TRANSIENT_FAILURE)
 
     async def close(self) -> None:
-        """Close everything; calls that are under way are cancelled."""
+        """Close everything; calls in progress are cancelled."""
         self._close_soon(self._all_channels())
         if self._closing:
             await asyncio.wait(self._closing)

@@ -33,7 +33,7 @@ class FailedCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-ar
         return self._details
 
     def initial_metadata(self) -> tuple[()]:
-        """Return nothing: no server was asked."""
+        """Return nothing: no server received the call."""
         return ()
 
     def trailing_metadata(self) -> tuple[Any, ...]:

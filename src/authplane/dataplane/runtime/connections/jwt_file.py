@@ -85,7 +85,7 @@ class JwtFileCredentials:
 
 
 class _Plugin(grpc.AuthMetadataPlugin):
-    """Answers grpcio, which asks for each call, on threads of its own."""
+    """Provides the metadata that grpcio requests for each call, on threads of its own."""
 
     def __init__(self, source: TokenSource) -> None:
         self.source: Final = source

@@ -1,7 +1,7 @@
 """Tokens for the calls of channels with threads.
 
-What becomes of a call is in `jwt_calls`. Interceptors of threads and of event loops have other details and other ways
-to fail a call and to learn how it ended: so each kind has its own.
+`jwt_calls` decides what happens to a call. Interceptors of threads and of event loops have different details, and fail
+a call and learn its outcome differently: so each kind has its own.
 """
 
 import contextlib

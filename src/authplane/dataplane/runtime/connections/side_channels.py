@@ -114,7 +114,7 @@ class SideChannels:
             self._pool.release(ask.channel, pooled)
 
     def close(self) -> None:
-        """Close everything; calls that are under way are cancelled."""
+        """Close everything; calls in progress are cancelled."""
         self._pool.close()
 
 
@@ -160,7 +160,7 @@ class AioSideChannels:
             pool.release(ask.channel, pooled)
 
     async def close(self) -> None:
-        """Close everything; calls that are under way are cancelled."""
+        """Close everything; calls in progress are cancelled."""
         await self._pool.close()
 
 

@@ -48,7 +48,7 @@ class AioFilteredServer(AioEnds, FilteredPorts, grpc.aio.Server):
         self._keeping = asyncio.create_task(self._keep())
 
     async def stop(self, grace: float | None) -> None:
-        """Take no more calls, and wait until those under way have ended; they have so many seconds."""
+        """Accept no more calls, and wait until those in progress have ended, at most ``grace`` seconds."""
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait([self._keeping])

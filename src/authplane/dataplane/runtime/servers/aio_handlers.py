@@ -56,7 +56,7 @@ class AioGated(Gated):
     def admit(self, method: str, context: Any) -> Any:
         """Run the filters of a call; return the context for its handler, or an awaitable of it that may end the call.
 
-        Most calls wait for nothing here, and a coroutine that never waits costs them much of their time.
+        Most calls do not wait here, and a coroutine that never waits would take much of their time.
         """
         admission = self.begin(method, context, None)
         return context if admission is None else self._wait(admission, context)

@@ -63,7 +63,7 @@ class AioXdsServer(AioEnds, ConfiguredServer[grpc.aio.Server], grpc.aio.Server):
         self._running = asyncio.create_task(self._run(client))
 
     async def stop(self, grace: float | None) -> None:
-        """Take no more calls, and wait until those under way have ended; they have so many seconds."""
+        """Accept no more calls, and wait until those in progress have ended, at most ``grace`` seconds."""
         self._stopping = True
         self._addresses.watch_no_more()
         if self._client is not None:

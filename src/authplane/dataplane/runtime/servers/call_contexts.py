@@ -127,7 +127,7 @@ class ThreadContext(EditedContext):
         super().__init__(context, context.invocation_metadata(), None)
         self._loop = loop
         self._callbacks: list[Callable[[], None]] = []
-        # To end the call at once, while a response is on its way, makes grpcio hang.
+        # Ending the call at once, while a response is being sent, makes grpcio hang.
         self._end: tuple[Any, ...] | None = None
 
     def send_initial_metadata(self, initial_metadata: Any) -> None:
@@ -158,7 +158,7 @@ class ThreadContext(EditedContext):
         return True
 
     def call_back(self) -> None:
-        """Call what was asked to be called."""
+        """Call the registered callbacks."""
         for each in self._callbacks:
             each()
 

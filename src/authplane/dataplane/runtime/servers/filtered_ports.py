@@ -28,7 +28,7 @@ class FilteredPorts(TakesHandlers):
         return self._bound(address, server_credentials, self._inner.add_secure_port(address, server_credentials))
 
     def _bound(self, address: str, credentials: grpc.ServerCredentials | None, port: int) -> int:
-        """Take note of a port that was taken."""
+        """Record a port that the server listens on."""
         del credentials
         self._gate.addresses.bind(parse_bound(address, port))
         return port

@@ -68,7 +68,7 @@ class Gated(grpc.GenericRpcHandler, ABC):
     def begin(self, method: str, context: Any, authority: str | None) -> Admission | None:
         """Run the filters of a call until one has to wait; None if all are done and the call continues unchanged.
 
-        Every call comes this way, on a machine that does other things in between: each step counts several times.
+        Every call runs through this, on a machine that does other things in between: each step counts several times.
         """
         gate = self._gate
         call = gate.call(method, context, authority)

@@ -7,7 +7,7 @@ import grpc
 
 
 class Registered:
-    """The handlers that a program adds to its server; also later, as grpcio lets it."""
+    """The handlers that a program adds to its server, before or after start, as in grpcio."""
 
     def __init__(self, handlers: Sequence[grpc.GenericRpcHandler] | None) -> None:
         self.all = tuple(handlers or ())

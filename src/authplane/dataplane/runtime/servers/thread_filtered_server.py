@@ -35,7 +35,7 @@ class FilteredServer(FilteredPorts, grpc.Server):
         self._inner.start()
 
     def stop(self, grace: float | None) -> threading.Event:
-        """Take no more calls; those under way have so many seconds. Returns what is set when all have ended."""
+        """Accept no more calls; those in progress have ``grace`` seconds. Returns an event that is set when all end."""
         ended = self._inner.stop(grace)
         if ended.is_set():
             self._side.close()

@@ -79,7 +79,7 @@ class ThreadGated(Gated):
                 _end(context, NOT_FOUND)
             streamed = found is None or found.request_streaming
             responses = _called(final, incoming if streamed else iter((incoming,)), admitted)
-            # A handler with one response may serve a method with many, and the other way round.
+            # A handler with one response may serve a method with many, and vice versa.
             return responses if found is None or found.response_streaming else next(responses, None)
 
         return handler_like(found, behave)

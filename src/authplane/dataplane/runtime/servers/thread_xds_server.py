@@ -44,7 +44,7 @@ class XdsServer(ConfiguredServer[grpc.Server], grpc.Server):
         self._addresses.watch(self._client, self._apply)
 
     def stop(self, grace: float | None) -> threading.Event:
-        """Take no more calls; those under way have so many seconds. Returns what is set when all have ended.
+        """Accept no more calls; those in progress have ``grace`` seconds. Returns an event that is set when all ended.
 
         It may be called again, with less time.
         """

@@ -87,7 +87,7 @@ class XdsClient:
         self._stopping = False
 
     def watch(self, kind: ResourceType[T], name: str, told: Callable[[Event[T]], None]) -> Watch:
-        """Tell ``told`` what is known of a resource and all that changes, soon and on the event loop, until cancelled.
+        """Pass what is known of a resource and all changes to ``told``, soon and on the event loop, until cancelled.
 
         Several watches of one name share one subscription; it ends with the last of them.
         """
@@ -213,7 +213,7 @@ class XdsClientThread:
     def watch(self, kind: ResourceType[T], name: str, told: Callable[[Event[T]], None]) -> Watch:
         """Watch as `XdsClient.watch` does; ``told`` is called on the client's thread and must be quick.
 
-        After the watch is cancelled, only a call that was already on its way may still reach ``told``.
+        After the watch is cancelled, only a call that has already started may still reach ``told``.
         """
         inner: list[Watch] = []
 

@@ -1,4 +1,4 @@
-"""Watches what belongs to a Listener, and tells what it comes to."""
+"""Watches the resources of a Listener, and reports the resolved configuration."""
 
 import logging
 import threading
@@ -49,11 +49,11 @@ class Resolving(Generic[T]):
         self._watches: dict[XdsName, Watching] = {}
         self._published: T | Failed | None = None
         self._ended = False
-        # What is watched on one thread may be told on another at once.
+        # Watching on one thread may report on another at once.
         self._lock = threading.RLock()
 
     def settle(self) -> None:
-        """Watch what is needed now and nothing else; tell what it comes to, if that is complete and has changed."""
+        """Watch what is needed now and nothing else; report the result, if it is complete and has changed."""
         with self._lock:
             if not self._ended:
                 self._settle()
@@ -89,7 +89,7 @@ class Resolving(Generic[T]):
                 self._settle()
 
     def _takes(self, name: XdsName, event: Event[Any]) -> bool:
-        """Take note of an event; tells whether it changes what is known."""
+        """Record an event; tell whether it changes what is known."""
         match event:
             case Changed(value):
                 self._known[name] = value

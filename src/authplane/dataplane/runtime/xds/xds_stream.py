@@ -54,7 +54,7 @@ class AdsStream:
         self._outbox.put_nowait(request)
 
     async def run(self) -> str:
-        """Connect, open a stream and keep it; returns why that has come to an end."""
+        """Connect, open a stream and keep it; return why it ended."""
         try:
             channel = await self._dialer.open_aio(_options(self._limits))
         except CredentialsUnusableError as error:
@@ -102,7 +102,7 @@ class AdsStream:
 
 
 class _Requests:
-    """Hands requests to gRPC, which asks for the next one when one is written."""
+    """Passes requests to gRPC, which takes the next one when one is written."""
 
     def __init__(
         self,

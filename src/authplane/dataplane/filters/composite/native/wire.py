@@ -62,7 +62,7 @@ def _parse_workload(members: dict[str, Any], problems: Problems) -> WorkloadInpu
 
 
 def _refuse_others(members: dict[str, Any], problems: Problems) -> None:
-    """Report what is not known: it may have been meant to ask for more."""
+    """Report unknown fields: they may require more."""
     for name in sorted(members):
         with problems.at("value", name):
             problems.add("FieldUnknown", "The field is unknown. Remove it.")

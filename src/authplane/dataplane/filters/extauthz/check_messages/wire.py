@@ -86,7 +86,7 @@ class Questions:
             shown = known.get(name)
             if self._learn(name) if shown is None else shown:
                 parts += (name, value)
-        # How Python writes a list of texts, bytes and numbers can be read in one way only.
+        # Python's repr of a list of texts, bytes and numbers is unambiguous.
         return sha256(repr(parts).encode()).digest()
 
     def _frame_of(self, call: Call) -> _Frame:
@@ -263,7 +263,7 @@ def _leading_additions(mutations: tuple[Mutation, ...]) -> int:
 
 
 def _max_age(message: pb.CheckResponse) -> float | None:
-    """Return for how long the service lets its decision be remembered; not at all if what it says is no number."""
+    """Return for how long the service allows its decision to be cached; not at all if the value is no number."""
     if CACHE_NAMESPACE not in message.dynamic_metadata.fields:
         return None
     said = message.dynamic_metadata.fields[CACHE_NAMESPACE].struct_value.fields
