@@ -91,7 +91,7 @@ def compile_call_expression(
 ) -> Program | tuple[CelProblem, ...]:
     """Check an expression about calls: the program, or everything that is wrong with it.
 
-    What is run asks for headers by their names in lower case, whatever they are in ``text``.
+    The program reads headers by their names in lower case, whatever they are in ``text``.
     """
     program = compile_expression(text, vocabulary, result)
     if isinstance(program, tuple):

@@ -1,4 +1,4 @@
-"""What the engine lets through and we do not, found in the syntax tree."""
+"""Finds parts of a syntax tree that the engine accepts and we do not."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -123,7 +123,7 @@ class _Reader:
         return Call(**_PLACE, function="_[_]", target=None, args=(operand, key))
 
     def _named(self, expr: Expr, node: Node | None) -> Node | None:
-        """Check what is said that a name refers to."""
+        """Check the reference of a name."""
         reference = self._references.get(expr.id)
         if node is None or reference is None:
             return node

@@ -21,8 +21,8 @@ def context_headers(context: tuple[tuple[str, str], ...]) -> tuple[tuple[str, st
 def spoofed_headers(auth_names: tuple[str, ...], ours: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """List the ``Auth-*`` headers of a request that are not among ``ours``: a client must not forge them.
 
-    The fixed names are listed unseen, since a proxy may be told to send us only some headers. Underscores count as
-    hyphens: an origin may not tell them apart.
+    The fixed names are always listed, since a proxy may be configured to send only some headers. Underscores count as
+    hyphens: an origin may treat them alike.
     """
     spoofed = {name for name in auth_names if _is_owned(name.replace("_", "-"))}
     return tuple(sorted(spoofed.union(_FIXED) - {name.lower() for name, _ in ours}))

@@ -30,9 +30,9 @@ class Peer:
 
 
 class Reader(Protocol):
-    """Takes attributes of requests from messages about them, when somebody asks for them.
+    """Reads attributes of requests from check messages, when they are used.
 
-    It knows nothing of a single request, so that one reader serves all of them.
+    It has no state of a single request, so that one reader serves all of them.
     """
 
     @property
@@ -97,7 +97,7 @@ class Request:
         return tuple(value for each, value in self.headers if each == name)
 
     def headers_for(self, names: tuple[str, ...]) -> Headers:
-        """Return the headers for somebody who looks at these names, at names twice and at odd names alone."""
+        """Return the headers for a caller that reads only these names, repeated names and odd names."""
         return self.headers if self._reader is None else self._reader.headers_for(self._message, names)
 
 

@@ -86,7 +86,7 @@ class Compiled:
 
 @dataclass(slots=True)
 class _Pass:
-    """What one pass has come to."""
+    """The state of one pass."""
 
     resources: Resources
     settings: Settings

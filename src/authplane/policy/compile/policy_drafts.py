@@ -188,7 +188,7 @@ def _asks(path: Path, rule: AccessRule, entries: tuple[Entry, ...]) -> list[tupl
 def _grants_base(rule: AccessRule, entries: tuple[Entry, ...], *, everybody: bool) -> bool:
     """Tell whether the source of a rule may use the base protocol because it is granted something.
 
-    A rule for everybody that asks an external service leaves every request to it, those of the base protocol too.
+    A rule for every source that calls an external service leaves every request to it, also those of the base protocol.
     """
     if not entries or (everybody and any(isinstance(entry, Asked) for entry in entries)):
         return False

@@ -248,7 +248,7 @@ def _mcp(written: McpAttributes, problems: Problems) -> McpGrant | None:
             with problems.at("methods", index):
                 methods += _method(each, problems)
     base = written.mcp_base_protocol_methods_option == MATCH_BASE
-    # Without a method there is no condition on MCP, unless only the base protocol is meant.
+    # Without a method there is no condition on MCP, unless the rule names only the base protocol.
     return McpGrant(methods=tuple(methods), base=base) if methods or base else None
 
 

@@ -81,7 +81,7 @@ def _missing(resources: Resources, origin: Ref, asked: ExternalService) -> Missi
 
 
 def may_refer(resources: Resources, origin: Ref, service: ObjectName) -> bool:
-    """Tell whether a policy may refer to a Service: of its own namespace, or where a ReferenceGrant there lets it."""
+    """Tell whether a policy may refer to a Service: in its own namespace, or by a ReferenceGrant of the Service's."""
     return origin.namespace == service.namespace or any(
         name.namespace == service.namespace
         and any(

@@ -12,7 +12,7 @@ MOST_HOPS: Final = 3
 
 
 def hops_of(request: Request) -> int:
-    """Return how often a question was passed on; what is no such number counts as too often."""
+    """Return how often a check was forwarded; an invalid number counts as too often."""
     told = (*((request.context[HOPS],) if HOPS in request.context else ()), *request.values(HOPS_HEADER))
     return max((_number(each) for each in told), default=0)
 

@@ -42,7 +42,7 @@ def added_headers(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], 
 
 
 def build_declined(http_status: int, headers: Iterable[tuple[str, str]], body: bytes | None) -> Declined:
-    """Build what a denial says; of a body that is no plain text, or None for one that is too long, nothing is said."""
+    """Build a denial; a body that is not plain text, or None for one that is too long, is left out."""
     kept = client_headers(headers)
     text = _text(body or b"")
     encoded = any(name == "content-encoding" and value.lower() != "identity" for name, value in kept)

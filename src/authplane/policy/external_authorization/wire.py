@@ -56,10 +56,10 @@ def render_question(ask: Ask, protocol: OverGrpc) -> bytes:
 
 
 def parse_answer(reply: bytes) -> Granted | Declined | NoAnswer:
-    """Say what a CheckResponse means.
+    """Return the decision of a CheckResponse.
 
-    One that says nothing at all allows in Envoy; here it is no answer. What it asks for and cannot be done as a whole
-    is no answer either.
+    In Envoy an empty response allows; here it is no answer. A response with changes that cannot all be applied is no
+    answer either.
     """
     try:
         response = pb.CheckResponse.FromString(reply)

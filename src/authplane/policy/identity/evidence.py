@@ -159,7 +159,7 @@ class RequestEvidence:
         wider = trusted._replace(trust_domains=trusted.shadow_domains, strangers=frozenset())
         other = RequestEvidence(self._identifier.for_shadows(), self._request, wider, self._now)
         unreviewed = self._judgement is None and trusted.workloads.reviewed and self._reviewer() is not None
-        # Without asking anybody; what was asked for the others is known.
+        # Without a TokenReview of its own; the result of an enforced policy's review is known.
         other.judged(ReviewUnavailable("shadow policies make no calls") if unreviewed else self._judgement)
         return other
 
@@ -186,7 +186,7 @@ class RequestEvidence:
             self._judgement = self._reviews.answered(effect, outcome, self._now)
 
     def _reviewer(self) -> ClusterAuthority | None:
-        """Return the cluster that has to be asked about the token; None if there is none."""
+        """Return the cluster that must review the token; None if there is none."""
         authority = self._trusted.workloads.by_name.get(self._claimed_issuer())
         return authority if isinstance(authority, ClusterAuthority) and authority.reviewed else None
 
@@ -235,7 +235,7 @@ def _join(
     if named is None:
         return _Proved(certified)
     if isinstance(named, NoIdentity):
-        # What is no proof of anybody does not spoil the other one.
+        # A token without an identity does not invalidate the certificate.
         return _Proved(certified, fault=named.why)
     if isinstance(peer, NoIdentity) and peer.why not in _NAMES_NOBODY:
         return _Proved(fault=peer.why)

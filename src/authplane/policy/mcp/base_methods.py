@@ -1,6 +1,6 @@
-"""What a client needs before it can use anything: the base protocol.
+"""The base protocol: what a client needs before it can use anything.
 
-Until 2025-11-25 a client initializes, lists tools, answers the server's questions, listens to it and ends its session;
+Until 2025-11-25 a client initializes, lists tools, answers the server's requests, listens to it and ends its session;
 since 2026-07-28 it only discovers the server and lists tools. Other lists, completions, subscriptions and tasks show
 data, and logging changes the server: they need a rule of their own.
 """
@@ -43,7 +43,7 @@ class BaseMethods:
     families: tuple[str, ...] = ()
     """What the names of further methods begin with."""
     sessions: bool
-    """Whether streams can be opened, sessions ended and the server's questions answered."""
+    """Whether clients may open streams, end sessions and answer the server's requests."""
 
 
 _SESSIONS: Final = BaseMethods(

@@ -80,8 +80,8 @@ def read_front(headers: dict[str, str] | Iterable[tuple[str, str]]) -> dict[str,
 def canonical_path(path: str) -> bool:
     """Tell whether every server reads a path in the same way.
 
-    There are no dot segments, empty segments, backslashes, parameters, or escapes of what needs none: a server that
-    decodes a path once more, or that merges slashes, comes to the same.
+    It has no dot segments, empty segments, backslashes, parameters, or unnecessary escapes: a server that decodes a
+    path once more, or that merges slashes, gets the same path.
     """
     return _PATH.fullmatch(path) is not None
 

@@ -40,7 +40,7 @@ def read_message(body: bytes, front: Front, limits: McpLimits) -> McpCall | McpR
     named = front.get("mcp-protocol-version")
     version = parse_version(named)
     if version is None and message.get("method") == DISCOVER and _VERSION.fullmatch(named or "") is not None:
-        # Only the server can say which versions it speaks. Read as in the newest version, this asks for nothing else.
+        # Only the server knows which versions it speaks. In the newest version, this message requests nothing else.
         version = ProtocolVersion.V2026_07_28
     if version is None:
         return refuse(Fault.VERSION, id_, _versions(named or ""))

@@ -1,7 +1,7 @@
-"""Headers that repeat what a message says: they must say the same.
+"""Headers that repeat parts of a message: they must be equal.
 
-Something on the way may act by the headers and the server by the message. So where both are there they must be equal,
-in every version, and since 2026-07-28 they must be there.
+An intermediary may act by the headers and the server by the message. So if both are present they must be equal, in
+every version, and since 2026-07-28 the headers are required.
 """
 
 from base64 import b64decode, b64encode

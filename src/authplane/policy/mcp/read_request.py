@@ -48,10 +48,10 @@ def _body_fault(front: Front, body: bytes, limits: McpLimits, *, complete: bool)
     if len(body) > limits.body:
         return Fault.BODY_TOO_LARGE
     if length is not None and length != str(len(body)):
-        # A proxy that was told to send no larger body may have sent none.
+        # A proxy with a limit for bodies may have sent none.
         too_large = length.isascii() and length.isdigit() and len(length) < 20 and int(length) > limits.body
         return Fault.BODY_TOO_LARGE if too_large else Fault.BODY_TRUNCATED
-    # Envoy says so, over HTTP/2 even where it was told to send no part of a body.
+    # Envoy sets it, over HTTP/2 even where it is configured to send no partial body.
     part = front.get("x-envoy-auth-partial-body")
     return None if complete and (part is None or part.lower() == "false") else Fault.BODY_TRUNCATED
 

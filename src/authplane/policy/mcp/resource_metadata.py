@@ -1,4 +1,4 @@
-"""The document of RFC 9728 that says who issues tokens for a server."""
+"""The protected resource metadata of RFC 9728: the issuers of tokens for a server."""
 
 import json
 import re

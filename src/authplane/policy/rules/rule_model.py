@@ -14,7 +14,7 @@ from authplane.policy.identity.workload_identity.service_account import ServiceA
 from authplane.policy.mcp.base_methods import BaseMode
 from authplane.policy.rules.external_service import Destination
 
-# --- Who asks
+# --- Sources
 
 
 @dataclass(frozen=True, slots=True)

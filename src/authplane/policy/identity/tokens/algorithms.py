@@ -9,7 +9,7 @@ from authplane.core.values import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """One way of signing, and the keys it works with."""
+    """A signature algorithm, and the keys it works with."""
 
     name: str
     key_type: str

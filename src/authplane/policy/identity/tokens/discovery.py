@@ -62,10 +62,9 @@ def parse_metadata(data: bytes, issuer: IssuerUrl, jwks_hosts: tuple[str, ...]) 
 
 
 def _fault_in_place(jwks_uri: str, issuer: str, jwks_hosts: tuple[str, ...]) -> str:
-    """Say why keys must not be taken from a place, or nothing.
+    """Say why keys must not be fetched from an address; empty if they may.
 
-    Hosts below the issuer's own belong to it. Which hosts beside it do cannot be told from their names, so they have to
-    be configured.
+    Hosts below the issuer's own belong to it. Names do not show which other hosts do, so those must be configured.
     """
     if issuer.startswith("http://") and jwks_uri.startswith(f"http://{urlsplit(issuer).netloc}/"):
         return ""

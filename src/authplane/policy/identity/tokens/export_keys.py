@@ -48,9 +48,9 @@ def render_jwks(keys: KeySet, demands: Demands) -> str | Withheld:
 
 
 def _purposes(allowed: frozenset[str]) -> list[Members]:
-    """Return what is said of a key's use, for each that it is listed for; without ``alg`` all of its type count.
+    """Return the ``alg`` members for each listing of a key; without ``alg``, all algorithms of its type apply.
 
-    Those of curves would be too many: Envoy takes any hash with any of them that is large enough.
+    For curves that would be too many: Envoy accepts any hash with any curve that is large enough.
     """
     return [{}] if allowed == _RSA else [{"alg": each} for each in sorted(allowed - _UNKNOWN)]
 

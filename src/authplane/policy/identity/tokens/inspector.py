@@ -40,10 +40,10 @@ class TokenInspector:
         self.cache = TokenCache() if cache is None else cache
 
     def inspect(self, token: str, now: float, shown_by: str | Callable[[], str] = "") -> Outcome:
-        """Return what a token proves at ``now``; ``shown_by`` is the peer, as far as it can be told apart.
+        """Return what a token proves at ``now``; ``shown_by`` identifies the peer, as far as possible.
 
-        Who shows a token that is known is not asked. If the keys of the token's issuer did not sign it, the keyring
-        hears of it: the issuer may have other keys by now.
+        For a remembered token, ``shown_by`` is not evaluated. If the keys of the token's issuer did not sign it, the
+        keyring is notified: the issuer may have other keys by now.
         """
         if len(token) > TOKEN_LIMITS.token:
             return Refused(reason=Reason.TOO_LARGE)

@@ -163,7 +163,7 @@ class IssuerState:
         return True
 
     def answered(self, fetch: Fetch, answer: HttpAnswer, now: float, spread: float) -> tuple[IssuerEvent, ...]:
-        """Take an answer; ``spread`` is a random number from 0 to 1, so that not everybody asks at once."""
+        """Take an answer; ``spread`` is random, from 0 to 1, so that not all processes fetch at once."""
         if isinstance(fetch, FetchMetadata) and _says_absent(answer.status) and self._absent + 1 < len(self._places):
             self._absent += 1
             self._place = (self._place + 1) % len(self._places)

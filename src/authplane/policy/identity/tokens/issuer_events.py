@@ -58,7 +58,7 @@ IssuerEvent: TypeAlias = Fetched | FetchFailed | MetadataChanged | KeysLoaded | 
 
 
 def keys_changed(issuer: str, before: KeySet, after: KeySet) -> KeysChanged:
-    """Describe the way from one key set to another."""
+    """Describe the difference between two key sets."""
     old, new = before.labelled(), after.labelled()
     return KeysChanged(
         issuer=issuer,

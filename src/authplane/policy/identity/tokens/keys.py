@@ -32,7 +32,7 @@ class VerificationKey:
     algorithms: frozenset[str]
     """Those that fit its type and curve, and its ``alg`` if it has one."""
     thumbprint: str
-    """RFC 7638: the same for the same key, whatever else is said of it."""
+    """RFC 7638: the same for the same key, whatever its other members are."""
     material: Any = field(repr=False, compare=False)
     """The key as the library of signatures wants it."""
 
@@ -142,7 +142,7 @@ def _algorithms(described: Described) -> frozenset[str]:
 
 
 def _material(described: Described) -> "RSAKey | ECKey | OKPKey | str":
-    """Build the key from its numbers alone; nothing else that is said of it reaches the library."""
+    """Build the key from its numbers alone; no other member reaches the library."""
     from joserfc.errors import JoseError  # noqa: PLC0415 (as in `Algorithm.verify`)
     from joserfc.jwk import ECKey, OKPKey, RSAKey  # noqa: PLC0415 (as above)
 

@@ -34,10 +34,10 @@ class _Entry(NamedTuple):
 class TokenCache:
     """Tokens that were verified not long ago.
 
-    An entry ends with the token's ``exp`` (the allowed skew of clocks counts only when it is looked at anew), after
-    the cache's lifetime, or when the issuer has other keys or other demands than those it was verified with, whichever
-    is first. So a token that somebody can spell in two ways gains nothing by it. Failures are not remembered: a
-    stranger could push out good tokens with them.
+    An entry ends with the token's ``exp`` (the clock skew applies only when a token is verified again), after the
+    cache's lifetime, or when the issuer has other keys or other demands than those it was verified with, whichever
+    is first. So another spelling of the same token gains nothing. Failures are not remembered: otherwise a client
+    could evict valid tokens with them.
     """
 
     def __init__(self, *, lifetime: float = LIFETIME, most: int = MOST) -> None:

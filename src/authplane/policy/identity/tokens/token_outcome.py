@@ -48,7 +48,7 @@ class Verified:
     expires_at: float
     """The token's ``exp``, in seconds since 1970."""
     id: str = ""
-    """The token's ``jti``: what a list of revoked tokens must name, since one token can be spelled in several ways."""
+    """The token's ``jti``: a list of revoked tokens must use it, since one token can have several spellings."""
     _plain: dict[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
     _admitted: Admitted | Failed | None = field(default=None, init=False, repr=False, compare=False)
 

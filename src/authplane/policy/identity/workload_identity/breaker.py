@@ -19,7 +19,7 @@ class Breaker:
         self._closed_until: float | None = None
 
     def admit(self, now: float) -> bool:
-        """Tell whether something may be asked now; a question after a pause keeps others back until it is answered."""
+        """Tell whether a request may be sent now; the first one after a pause blocks others until it is answered."""
         if self._closed_until is None:
             return True
         if now < self._closed_until:
@@ -28,11 +28,11 @@ class Breaker:
         return True
 
     def succeeded(self) -> None:
-        """Take note of an answer."""
+        """Record an answer."""
         self._failures, self._pause, self._closed_until = 0, self._first, None
 
     def failed(self, now: float) -> None:
-        """Take note that there was no answer."""
+        """Record that there was no answer."""
         self._failures += 1
         if self._failures < self._most:
             return

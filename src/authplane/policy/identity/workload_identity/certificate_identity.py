@@ -1,7 +1,7 @@
 """The identity that a peer's certificate proves.
 
-The proxy has verified the certificate and that the peer has its key; what it says is read here once more, since a
-principal can come from other names than SPIFFE allows, and a proxy can be told to verify less.
+The proxy has verified the certificate and that the peer has its key. We read its content again, since a principal can
+come from other names than SPIFFE allows, and a proxy can be configured to verify less.
 """
 
 from collections import OrderedDict
@@ -128,7 +128,7 @@ def _parse(certificate: x509.Certificate) -> Svid | NoIdentity:
 
 
 def _fault_in_purpose(certificate: x509.Certificate) -> Why | None:
-    """Tell whether a certificate is that of a client, and not of somebody who signs certificates."""
+    """Say why a certificate is not that of a client, such as one of a CA; None if it is."""
     constraints = _extension(certificate, x509.BasicConstraints)
     usage = _extension(certificate, x509.KeyUsage)
     if (constraints is not None and constraints.ca) or (usage is not None and (usage.key_cert_sign or usage.crl_sign)):

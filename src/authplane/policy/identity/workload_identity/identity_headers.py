@@ -36,8 +36,8 @@ _SPELLINGS: Final = tuple(sorted({form for name in _KNOWN for form in (name, nam
 def headers_to_strip(names: Iterable[str]) -> tuple[str, ...]:
     """List the identity headers that must not reach an origin.
 
-    They are listed unseen, with dashes and with underscores, since a proxy may be told to show us only some headers;
-    ``names`` are those of the request, and add what mixes the two spellings.
+    They are listed without reading them, with hyphens and with underscores, since a proxy may be configured to send
+    only some headers; ``names`` are those of the request, and add mixed spellings.
     """
     mixed = {name for each in names if (name := each.lower()).replace("_", "-") in _KNOWN}
     return tuple(sorted(mixed.union(_SPELLINGS)))

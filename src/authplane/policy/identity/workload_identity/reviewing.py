@@ -15,7 +15,7 @@ class ReviewToken:
     expires_at: float | None = None
     """The token's ``exp``; None for a legacy token."""
     source: str = ""
-    """The peer that shows it, as far as it can be told apart."""
+    """The peer that sent it, as far as it can be identified."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

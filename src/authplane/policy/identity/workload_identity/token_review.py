@@ -55,7 +55,7 @@ class Cluster:
 
 
 def judge_review(asked: Collection[str], review: Reviewed) -> Projected | NoIdentity:
-    """Say what a review proves; one that names none of the audiences asked for is of a cluster that ignores them."""
+    """Return what a review proves; a review without any requested audience is from a cluster that ignores them."""
     if not review.authenticated:
         return NoIdentity(Why.REVIEW)
     if set(asked).isdisjoint(review.audiences):
@@ -91,9 +91,9 @@ class _Kept:
 
 
 class TokenReviews:
-    """Reviews of tokens: what was answered not long ago, and whether more may be asked.
+    """Reviews of tokens: recent results, and whether more may be requested.
 
-    Good and bad tokens are kept apart, so that a stranger cannot push out good ones.
+    Valid and invalid tokens are kept apart, so that a client cannot evict valid ones.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class TokenReviews:
         return len(self._good.entries) + len(self._bad.entries)
 
     def ask(self, token: str, audiences: Collection[str], now: float, source: str = "") -> Judgement | ReviewToken:
-        """Say who a token is for, or what must be asked first; `answered` takes the outcome of that."""
+        """Return who a token is for, or the review that is needed first; `answered` takes its outcome."""
         asked = tuple(sorted(set(audiences)))
         if not asked:
             # Without an audience the cluster would vouch for tokens that are meant for itself.
