@@ -119,7 +119,7 @@ def _asks(graph: Graph) -> bool:
 
 
 def _served(settings: Settings, served: Proxies) -> Graph:
-    """Return what HTTPProxies come to."""
+    """Return the graph of the HTTPProxies."""
     where = settings.listeners
     return Graph(
         http=Address(where.http.address, where.http.port),

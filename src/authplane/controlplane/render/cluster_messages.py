@@ -45,7 +45,7 @@ from authplane.core.timeouts import After, Disabled, Timeout, UseDefault
 
 _CONNECT_TIMEOUT: Final = timedelta(seconds=2)
 _LONGEST_CONNECT: Final = timedelta(days=1)
-"""What "no limit" becomes: Envoy asks for one."""
+"""The value of "no limit": Envoy requires a limit."""
 _KEEPALIVE: Final = protocol_pb2.KeepaliveSettings(
     interval=duration(timedelta(seconds=1)), timeout=duration(timedelta(seconds=1))
 )
@@ -160,7 +160,7 @@ def _locality(
 
 
 def _health_check(authority: str) -> health_check_pb2.HealthCheck:
-    """Ask for health by gRPC, as often with traffic as without: the first request must not find that out."""
+    """Check health over gRPC, as often with traffic as without: the first request must not find a failed server."""
     interval = duration(_HEALTH_INTERVAL)
     return health_check_pb2.HealthCheck(
         timeout=duration(_HEALTH_TIMEOUT),
@@ -173,7 +173,7 @@ def _health_check(authority: str) -> health_check_pb2.HealthCheck:
 
 
 def _outlier_detection() -> outlier_detection_pb2.OutlierDetection:
-    """Leave out a server whose connections fail or that answers as a gateway does, between two questions for health."""
+    """Exclude a server between two health checks if its connections fail or it answers with gateway errors."""
     return outlier_detection_pb2.OutlierDetection(
         consecutive_gateway_failure=UInt32Value(value=3),
         enforcing_consecutive_gateway_failure=UInt32Value(value=100),

@@ -14,7 +14,7 @@ REDACTED: Final = "[redacted]"
 
 
 def dump(rendered: Rendered, *, show_secrets: bool) -> dict[str, Any]:
-    """Return the resources as protobuf JSON; private keys only if asked for."""
+    """Return the resources as protobuf JSON; private keys only with ``show_secrets``."""
     secrets = _dicts(rendered.secrets)
     if not show_secrets:
         for secret in secrets:

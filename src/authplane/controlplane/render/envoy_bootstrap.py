@@ -57,7 +57,7 @@ Where: TypeAlias = UnixSocket | Tcp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFiles:
-    """What Envoy needs to reach a control plane that asks for a client certificate."""
+    """What Envoy needs to reach a control plane that requires a client certificate."""
 
     server_name: str
     """A DNS name or an IP address that the control plane's certificate must have."""

@@ -37,7 +37,7 @@ class Generation:
     loaded: Loaded
     built: Built
     compiled: Compiled
-    """What policies come to."""
+    """The compiled policies."""
     memory: Memory = field(repr=False)
     compiler: PolicyCompiler = field(repr=False)
     snapshots: Snapshots = field(repr=False)

@@ -81,7 +81,7 @@ def build_ancestors(
 ) -> tuple[Ancestor, ...]:
     """Return the entries of a policy's status, one for each target.
 
-    ``programmed`` says what proxies make of it, ``enforced`` who decides by it at a target (left out, nothing is said);
+    ``programmed`` says whether proxies accept it, ``enforced`` its placement at a target (no condition without it);
     ``without_keys`` are the issuers whose keys could not be fetched, by address, and why.
     """
     return tuple(
@@ -238,7 +238,7 @@ def ancestor_ref(aim: PolicyTarget) -> dict[str, str]:
 
 
 def ancestor_key(reference: Mapping[str, Any]) -> Key:
-    """Return what tells ancestors apart; the Gateway API says what is meant where something is left out."""
+    """Return the identity of an ancestor, with the defaults of the Gateway API for missing fields."""
     defaults = {"group": _GATEWAY, "kind": "Gateway"}
     fields = ("group", "kind", "namespace", "name", "sectionName", "port")
     return tuple(reference.get(field, defaults.get(field)) for field in fields)
@@ -261,7 +261,7 @@ _OURS: Final = frozenset({"Accepted", "ResolvedRefs", "Programmed", "Enforced"})
 def _merged(ours: Condition, stored: Mapping[str, Any], generation: int, now: str) -> dict[str, Any]:
     seen = stored.get("observedGeneration")
     if isinstance(seen, int) and seen > generation:
-        return dict(stored)  # somebody has seen a newer policy than we have
+        return dict(stored)  # another controller has seen a newer policy than we have
     unchanged = stored.get("status") == ours.status and "lastTransitionTime" in stored
     return {
         "type": ours.type,

@@ -99,7 +99,7 @@ def _words(places: Sequence[Place], where: str) -> str:
 
 
 def bounded(parts: Iterable[str]) -> str:
-    """Join what there is to say, as far as a condition has room for it."""
+    """Join sentences, as far as a condition has room for them."""
     said, length, left = [], 0, 0
     for part in parts:
         length += len(part) + 2

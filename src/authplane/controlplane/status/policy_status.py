@@ -69,7 +69,7 @@ def with_policies(
 
 
 def _with_problems(status: Status, problems: tuple[Problem, ...]) -> Status:
-    """Say what is wrong with what a target chooses; where its document is not the newest, more is said already."""
+    """Report what is wrong with what a target chooses; a document that is not the newest has a condition already."""
     if any(each.type == "Valid" for each in status.conditions):
         return status
     return replace(status, conditions=(*status.conditions, valid_condition(status.ref, problems)))

@@ -31,7 +31,7 @@ class Transitions:
         self._since: dict[tuple[Ref, str, str], tuple[str, datetime]] = {}
 
     def observe(self, statuses: Iterable[Status], now: datetime) -> None:
-        """Take note of what is so now; resources that are gone are forgotten."""
+        """Record the current conditions; resources that are gone are dropped."""
         known, self._since = self._since, {}
         for status in statuses:
             for part, condition in _conditions(status):
@@ -169,9 +169,9 @@ def _sub_record(sub: SubCondition) -> dict[str, str]:
 
 
 def needs_write(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
-    """Tell whether a stored ``status`` has to give way to ours: it is not of a newer generation, and says otherwise.
+    """Tell whether our status must replace a stored ``status``: it is not of a newer generation, and differs.
 
-    A status that differs in nothing but the times of its transitions is left alone: writing it would be an event, which
+    A status that differs only in the times of its transitions is left alone: writing it would cause an event, which
     would be answered by writing it again.
     """
     seen = max((condition["observedGeneration"] for condition in ours.get("conditions", ())), default=0)

@@ -166,7 +166,7 @@ class _Build:
         )
 
     def written(self) -> tuple[tuple[Listener, ...], Attached]:
-        """Build the Gateways and routes that somebody wrote."""
+        """Build the Gateways and routes of the documents."""
         resources, reports = self.beside.resources, self.reports
         listeners = read_listeners(
             resources.gateways, resources, self.taken, lambda name: reports.of(gateway_ref(name))

@@ -84,7 +84,7 @@ class _Table:
         return self._memory.hosts.share(name, made)
 
     def _described(self, entries: Iterable[Entry]) -> Iterator[Route]:
-        """Return the routes of the RFC 9728 documents, unless somebody serves one by an exact path."""
+        """Return the routes of the RFC 9728 documents, unless a route serves one by an exact path."""
         by_path: dict[str, Tokens] = {}
         taken = set()
         for entry in entries:

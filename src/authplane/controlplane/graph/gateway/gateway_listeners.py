@@ -1,7 +1,7 @@
-"""Listeners of Gateways: which can be served, and what is wrong with the others.
+"""Listeners of Gateways: which of them are served, and the problems of the others.
 
-What is wrong with one listener costs that listener. Its host name stays its own even then: no wider listener of the
-port answers for it, since that one may ask for less of its clients.
+A problem of one listener disables only that listener. It keeps its host name even then: no wider listener of the port
+serves that name, since the wider one may require less of its clients.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -58,7 +58,7 @@ class Attached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltRoute:
-    """What one HTTPRoute comes to, and what there is to say about it."""
+    """The outcome of one HTTPRoute and its problems."""
 
     outcome: RouteOutcome
     attached: tuple[tuple[str, Attachment], ...]
@@ -138,7 +138,7 @@ def _tables(routes: Mapping[ObjectName, HTTPRoute], beside: RouteContext, checks
 
 
 class _Build:
-    """Builds what one route comes to, with eyes for nothing but the tables."""
+    """Builds one route; it reads nothing but the tables."""
 
     def __init__(self, fronts: Mapping[str, Front], ports: "_Ports", beside: RouteContext, checks: Checks) -> None:
         self._fronts = fronts
@@ -212,7 +212,7 @@ class _Ports:
         return self._of_gateway.get(gateway, ())
 
     def owns(self, listener: Listener, host: str) -> bool:
-        """Tell whether requests for a host come to this listener and not to a narrower one."""
+        """Tell whether requests for a host reach this listener and not a narrower one."""
         claims = self._claims[listener.port]
         narrowest = closest(claims, host)
         return narrowest is not None and claims[narrowest] is listener

@@ -114,7 +114,7 @@ def _build(  # noqa: PLR0913, PLR0917 (all that it may look at)
 
 
 def _idle(annotations: Mapping[str, str], settings: Settings, problems: Problems) -> Timeout:
-    """Read how long a server may be silent: for ever, unless somebody says otherwise, since tools may take long."""
+    """Read how long a server may be silent: without limit by default, since tools may take long."""
     text = annotations.get(IDLE_TIMEOUT)
     if text is None:
         return Disabled() if isinstance(settings.connections.stream_idle, UseDefault) else UseDefault()
@@ -230,7 +230,7 @@ class _Build:
             name=f"backend/{ref}",
             version=HttpVersion.HTTP1,
             tls=VerifiedTls(ca=self._ca, subject_names=(host,), server_name=host, limits=self._settings.upstream_tls),
-            # Many machines have no way to IPv6, and many hosts an address there.
+            # Many machines have no route to IPv6 addresses, and many hosts have one.
             destinations=(ExternalName(service=ref.object_name, weight=1, host=host, port=mcp.port, ipv4_first=True),),
             connect_timeout=self._settings.connect_timeout,
         )

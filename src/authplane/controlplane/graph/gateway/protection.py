@@ -158,8 +158,8 @@ def _sources(rules: Iterable[AccessRule], addresses: dict[str, str]) -> Iterator
 
 
 def _issuer(written: str) -> str:
-    """Return the address of an issuer; empty if it has none that can be told."""
-    # What is wrong with an address is said where the policy is compiled.
+    """Return the address of an issuer; empty if it has none that can be published."""
+    # The policy compiler reports what is wrong with an address.
     issuer = parse_issuer_url(written, Problems())
     return issuer.url if issuer is not None and fit_url(issuer.url) else ""
 

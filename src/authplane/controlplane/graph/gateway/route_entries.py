@@ -54,7 +54,7 @@ class Checks:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """A listener, and what the policies of its own ask for."""
+    """A listener, and the tokens that its own policies accept."""
 
     listener: Listener
     tokens: Tokens | None
@@ -62,7 +62,7 @@ class Front:
 
 
 def front_of(listener: Listener, protection: Protection) -> Front:
-    """Return a listener with what policies ask for there."""
+    """Return a listener with the tokens that its policies accept."""
     tokens = protection.listener(listener.gateway, listener.section)
     return Front(listener, tokens, protection.shadows_listener(listener.gateway, listener.section))
 

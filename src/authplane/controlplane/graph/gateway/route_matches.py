@@ -189,7 +189,7 @@ def _new_path(written: PathModifier, paths: Iterable[PathMatch], problems: Probl
 
 
 def rewrite_at(path: PathMatch, rewrite: NewPrefix | NewPath | None) -> NewPrefix | NewPath | None:
-    """Return what a rewrite comes to where a path is matched: what ``/`` matched was the slash before the rest."""
+    """Return the rewrite for a matched path: ``/`` matches the slash before the rest, so the new prefix needs one."""
     if isinstance(path, Prefix) and isinstance(rewrite, NewPrefix) and rewrite.path != "/":
         return NewPrefix(f"{rewrite.path}/")
     return rewrite

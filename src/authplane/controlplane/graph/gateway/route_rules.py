@@ -31,7 +31,7 @@ class RuleBackend:
     target: Ref | None
     """The Backend that policies may protect; None for a Service, and for what cannot be found."""
     tokens: Tokens | None
-    """Which tokens its policies ask for; None if it has no policies."""
+    """Which tokens its policies accept; None if it has no policies."""
     cluster: str | None
     weight: int
     host: str = ""
@@ -66,7 +66,7 @@ class ReadRoute:
 
 
 class Cover(NamedTuple):
-    """What policies are to a Backend: which tokens they ask for, if it has any, and whether one is in shadow."""
+    """The policies of a Backend: which tokens they accept, if it has any, and whether one is in shadow."""
 
     tokens: Tokens | None
     shadowed: bool
@@ -103,9 +103,9 @@ class RouteContext:
 
 
 def read_route(route: HTTPRoute, hostnames: tuple[str, ...], beside: RouteContext, problems: Problems) -> ReadRoute:
-    """Read the rules of a route; an error in one costs the route, a backend that cannot be found its share.
+    """Read the rules of a route; an error in a rule disables the route, a missing backend only its share of requests.
 
-    What ``problems`` knows already of the route counts too: a route with a hostname that is none is not served.
+    Earlier ``problems`` of the route count too: a route with an invalid hostname is not served.
     """
     read = _Read(route.metadata.object_name, beside, problems)
     rules = []

@@ -41,7 +41,7 @@ def build_service(
 
 
 def require_no_context(policy: AuthPolicy | None, where: str, problems: Problems) -> bool:
-    """Report context that would not reach a service asked over HTTP; return whether there is none."""
+    """Report context that would not reach a service over HTTP; return whether there is none."""
     if policy is None or not policy.context:
         return True
     with problems.at("authPolicy", "context"):

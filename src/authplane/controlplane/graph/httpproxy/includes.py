@@ -19,7 +19,7 @@ from authplane.resources.kinds.contour import HTTPProxy
 
 _DEEPEST: Final = 16
 _LARGEST: Final = 10_000
-"""Of one root. Includes of includes multiply: without a limit a few small documents could ask for any number."""
+"""Of one root. Includes of includes multiply: without a limit a few small documents could make any number."""
 _ANY: Final = match_of(EVERYTHING)
 
 
@@ -33,7 +33,7 @@ class Place:
     problems: Problems
     """What is wrong with it, here."""
     dead_ends: tuple[Conditions, ...]
-    """What the includes ask for that lead from here to nothing."""
+    """The conditions of the includes that lead from here to nothing."""
 
     @property
     def name(self) -> ObjectName:
@@ -50,7 +50,7 @@ class Tree:
 
 
 def walk(root: HTTPProxy, resources: Resources, problems: Problems) -> Tree:
-    """Follow the includes of a root, whose own problems go to ``problems``, as if they stood in its ``spec``."""
+    """Follow the includes of a root, whose own problems go to ``problems``, relative to its ``spec``."""
     walk = _Walk(resources)
     walk.visit(root, EVERYTHING, (root.metadata.object_name,), problems)
     return Tree(places=tuple(walk.places), included=frozenset(walk.included))
@@ -64,7 +64,7 @@ class _Walk:
         self.included: set[ObjectName] = set()
         self._resources = resources
         self._open: dict[ObjectName, Problems] = {}
-        """The HTTPProxies on the way from the root to here."""
+        """The HTTPProxies between the root and this one."""
         self._size = 0
 
     def visit(self, proxy: HTTPProxy, above: Conditions, chain: tuple[ObjectName, ...], problems: Problems) -> None:
@@ -88,7 +88,7 @@ class _Walk:
     def _includes(
         self, proxy: HTTPProxy, above: Conditions, problems: Problems
     ) -> Iterator[tuple[int, ObjectName, Conditions]]:
-        """Yield what each usable include names and asks for, while problems are reported at it."""
+        """Yield the target and the conditions of each usable include; problems are reported at the include."""
         seen: set[Match] = set()
         for index, include in enumerate(proxy.spec.includes):
             with problems.at("includes", index):

@@ -1,4 +1,4 @@
-"""What takes the place of a matched prefix on the way to the origin."""
+"""Replaces a matched prefix in requests to the origin."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping

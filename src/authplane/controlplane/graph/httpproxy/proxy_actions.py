@@ -24,7 +24,7 @@ _HOSTNAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[
 
 
 def build_action(route: contour.Route, namespace: str, host: str, clusters: Clusters, problems: Problems) -> Action:
-    """Build what a route does; exactly one thing, or an error. ``host`` is what origins are told."""
+    """Build the action of a route; exactly one, or an error. ``host`` is the host that origins get."""
     given = [bool(route.services), route.request_redirect_policy is not None, route.direct_response_policy is not None]
     if sum(given) != 1:
         problems.add(

@@ -235,7 +235,7 @@ def _in_mode(guard: HostAuthorization, root: ObjectName, shared: BuildContext, p
 
 
 def reserved_headers(guard: HostAuthorization) -> ServiceHeaders | None:
-    """Return which headers the service of a host sets, if somebody authorizes the host at all."""
+    """Return which headers the authorization service of a host sets; None if the host has no authorization."""
     match guard:
         case Guarded(service=service):
             return ServiceHeaders(service.protocol.upstream_headers if isinstance(service.protocol, OverHttp) else ())

@@ -52,7 +52,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxies:
-    """What HTTPProxies come to."""
+    """The ports, certificates and clusters of HTTPProxies."""
 
     ports: tuple[Port, ...]
     certificates: tuple[Certificate, ...]

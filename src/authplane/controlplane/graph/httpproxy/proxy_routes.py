@@ -42,7 +42,7 @@ LEADS_NOWHERE: Final = frozenset(
         "UnsupportedServiceType",
     }
 )
-"""What leads nowhere costs its route or include, which answers by itself; every other error costs the HTTPProxy."""
+"""Errors that disable one route or include, which answers by itself; every other error disables the HTTPProxy."""
 
 _CHECKED: Final = AuthPolicy()
 _UNREAD: Final = Match(path=Prefix("/"))
@@ -52,7 +52,7 @@ _BROKEN: Final = 503
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltRoute:
-    """A route, and whether its author lets it be served without TLS."""
+    """A route, and whether it may be served without TLS."""
 
     route: Route
     permit_insecure: bool = False
@@ -94,7 +94,7 @@ class _Table:
         self._around = shared
         self._routes: dict[Match, BuiltRoute] = {}
         self._closed: list[tuple[ObjectName, Conditions, int]] = []
-        """What answers by itself unless a route takes the same requests: whose it is, which, and how."""
+        """What answers by itself unless a route has the same match: the HTTPProxy, the conditions and the status."""
 
     def add(self, place: Place) -> None:
         """Add what an HTTPProxy has at one place."""

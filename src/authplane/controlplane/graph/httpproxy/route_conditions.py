@@ -33,7 +33,7 @@ _PSEUDO_HEADERS: Final = frozenset({":authority", ":method", ":path", ":scheme"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What a block of conditions asks for; nothing is everything."""
+    """The requirements of a block of conditions; an empty block matches everything."""
 
     path: PathMatch | None = None
     headers: tuple[HeaderMatch, ...] = ()

@@ -36,7 +36,7 @@ def build_hosts(shared: BuildContext, memo: Watched[ObjectName, Root], ports: Po
         "extensions": shared.extensions,
         "clusters": shared.clusters,
     }
-    # What is not among the tables; of it, a change is a change for everybody.
+    # What is not among the tables; a change of it is a change for every root.
     resources = shared.resources
     memo.start(
         (shared.settings, shared.unusable, shared.global_authorization, resources.broken, resources.unread_proxies)
@@ -155,7 +155,7 @@ def _over_http(built: BuiltRoute, settings: Settings) -> Route:
 
 
 def owners(resources: Resources, settings: Settings) -> Mapping[str, Sequence[ObjectName]]:
-    """Return which roots claim each name, sorted; who may not be a root cannot keep a name from others."""
+    """Return which roots claim each name, sorted; an HTTPProxy that may not be a root claims no name."""
     found: dict[str, list[ObjectName]] = {}
     for name, proxy in resources.proxies.items():
         if proxy.spec.virtualhost is not None and _may_be_root(name, settings):

@@ -5,8 +5,8 @@ from typing import Final
 import re2  # type: ignore[import-untyped]
 
 LARGEST_PROGRAM: Final = 1000
-"""The size that Envoys are told to accept when they start (their own default is 100); one that is larger would make
-them refuse every route of the listener."""
+"""The program size that Envoys accept by our bootstrap (their own default is 100); a larger one would make them reject
+every route of the listener."""
 _LONGEST: Final = 4096
 
 

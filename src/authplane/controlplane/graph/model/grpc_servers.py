@@ -24,10 +24,10 @@ class ServerTls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyCheck:
-    """How a server asks the policy server."""
+    """How a gRPC server calls the policy server."""
 
     target: str
-    """As gRPC names what it connects to."""
+    """A gRPC target."""
     ca: str = ""
     """The certificate provider that verifies it; empty is plain text on the same machine."""
     own: str = ""
@@ -52,9 +52,9 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Something is wrong with what is said of the server: every call is refused.
+    """The configuration of the server is invalid: every call is denied.
 
-    A server that has no Listener any more goes on with the one it had, unless its bootstrap says otherwise.
+    A server whose Listener is removed continues with the last one, unless its bootstrap says otherwise.
     """
 
 

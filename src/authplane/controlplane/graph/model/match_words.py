@@ -27,7 +27,7 @@ def match_words(match: Match) -> str:
 
 
 def condition_words(match: Match) -> Iterator[str]:
-    """Describe what a match asks for beside the path."""
+    """Describe the conditions of a match beside the path."""
     for header in match.headers:
         yield _header_words(header)
     for parameter in match.query:

@@ -1,4 +1,4 @@
-"""Where clients come in, what they are shown and asked for in TLS, and which hosts they find."""
+"""The ports that clients connect to, the TLS settings of each, and the hosts that it serves."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
@@ -33,12 +33,12 @@ class Forwarded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCertificates:
-    """Which certificates clients show."""
+    """The certificates that clients present."""
 
     ca: bytes | None
-    """Whose certificates; None, if any will do."""
+    """The CA of the certificates; None if any is accepted."""
     verified: bool = True
-    """Whether a certificate has to be one that ``ca`` signed, or is only passed on: the author asked for it."""
+    """Whether ``ca`` must have signed a certificate; otherwise it is only forwarded, as its author configured."""
     required: bool = True
     revoked: bytes | None = None
     """Certificate revocation lists, PEM."""
@@ -57,7 +57,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsChain:
-    """What clients agree on in TLS who name a host, and where their requests are looked up then."""
+    """The TLS settings for clients that send a host name, and the table of their requests."""
 
     name: str
     hostname: str
@@ -67,7 +67,7 @@ class TlsChain:
     clients: ClientCertificates | None = None
     table: RouteTable
     by_name_alone: bool = False
-    """Whether the proxy is not told that this is for TLS: it is only there that clients name a host."""
+    """Whether the chain matches by server name only, not by TLS as transport: only TLS clients send a server name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ HTTPS_LISTENER = "ingress_https"
 FALLBACK_CHAIN = "fallback-certificate"
 FALLBACK_ROUTES = "ingress_fallbackcert"
 FILTERS = "#"
-"""Stands in the name of a route table before the filters that it is made for."""
+"""Separates, in the name of a route table, the name and the filters that the table is made for."""
 TOKENS: Final = "authplane/tokens"
 """The filter of Gateways that verifies tokens; a resource of this name configures it for all of them."""
 
@@ -28,7 +28,7 @@ class ServerAnswers:
     """What the connected gRPC servers together say."""
 
     asked: frozenset[XdsName] = frozenset()
-    """What at least one of them asks for."""
+    """What at least one of them subscribes to."""
     pending: frozenset[XdsName] = frozenset()
     refused: Mapping[XdsName, str] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -38,7 +38,7 @@ NO_SERVERS: Final = ServerAnswers()
 
 @dataclass(frozen=True, slots=True)
 class NotServed:
-    """No control plane is at work, so no proxy could say anything."""
+    """No control plane runs, so there are no answers of proxies."""
 
 
 @dataclass(frozen=True, slots=True)

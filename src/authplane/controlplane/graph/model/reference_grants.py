@@ -26,7 +26,7 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 
 def may_refer(resources: Resources, origin: Ref, target: Ref) -> bool:
-    """Tell whether one object may refer to another: in its own namespace, or where a ReferenceGrant there lets it."""
+    """Tell whether one object may refer to another: in its own namespace, or by a ReferenceGrant of the other."""
     if origin.namespace == target.namespace:
         return True
     return any(

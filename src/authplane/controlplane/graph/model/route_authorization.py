@@ -62,7 +62,7 @@ class FailClosed:
 
 @dataclass(frozen=True, slots=True)
 class FailOpen:
-    """Without an answer from the authorization service the request goes through: the author asked for it."""
+    """Without an answer from the authorization service the request is allowed, as the author configured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Guarded:
     service: AuthorizationService
     policy: AuthPolicy
     anywhere: bool
-    """Whether it may be asked on connections without TLS, and on those with the fallback certificate."""
+    """Whether it is also called on connections without TLS, and on those with the fallback certificate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class Unenforceable:
-    """The virtual host asks for authorization that cannot be given: an error has withdrawn it."""
+    """The virtual host requires authorization that cannot be applied: an error has withdrawn it."""
 
 
 HostAuthorization: TypeAlias = Unprotected | Guarded | Unavailable | Unenforceable

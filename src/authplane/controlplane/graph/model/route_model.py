@@ -96,7 +96,7 @@ class Respond:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceMetadata:
-    """Tells who issues tokens for what is at a path (RFC 9728), to everybody."""
+    """Serves the protected resource metadata of a path (RFC 9728), without authorization."""
 
     scheme: str
     path: str

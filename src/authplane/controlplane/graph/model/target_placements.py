@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SharedPlans:
-    """What targets with the same policies have in common, as long as one of them is there."""
+    """What targets with the same policies share, while one of them exists."""
 
     plans: "Held[object, Plan]" = field(default_factory=Held)
     rendered: Held[Same, Any] = field(default_factory=Held)
@@ -35,13 +35,13 @@ class Placing:
     chain: PolicyChain
     settings: Settings
     keys: frozenset[str]
-    """The issuers whose keys proxies are given, by address."""
+    """The issuers whose keys proxies get, by address."""
     shared: SharedPlans = field(default_factory=SharedPlans, repr=False)
     answers: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
-    """What was found out about it, by question: it is known as long as this is."""
+    """Computed results about it, by key; they live as long as this object."""
 
     def with_all_keys(self) -> "Placing":
-        """Return the same as if the keys of all issuers were there."""
+        """Return the same as if the keys of all issuers were loaded."""
         attachments = (attachment for chain in (self.chain, *self.chain.shadows) for attachment in chain.attachments)
         wanted = self.keys.union(*(attachment.issuers for attachment in attachments))
         return self if wanted == self.keys else replace(self, keys=wanted)

@@ -30,7 +30,7 @@ class ExternalName:
     host: str
     port: int
     ipv4_first: bool = False
-    """Whether addresses of IPv6 count only if there are no others; otherwise it is the other way round."""
+    """Whether IPv6 addresses are used only if there are no others; otherwise they come first."""
     searched: bool = False
     """Whether the search domains of the proxy's machine complete the name; in a cluster those are the cluster's."""
 
@@ -90,7 +90,7 @@ class CertificateFiles:
     """A certificate chain and its key in PEM files on the proxy's machine, which reads them anew when they change."""
 
     name: ObjectName
-    """By which the proxy asks for them; no object has it."""
+    """The name by which the proxy requests them; no object has it."""
     chain: str
     key: str
 
@@ -126,7 +126,7 @@ class Balancing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakers:
-    """How much an upstream may be asked at a time; zero leaves it to the proxy."""
+    """Limits of concurrent use of an upstream; zero leaves them to the proxy."""
 
     connections: int = 0
     pending_requests: int = 0

@@ -91,7 +91,7 @@ class Settings:
     may_fail_open: bool = True
     disabling: Disabling = Disabling.ANYONE
     longest_check: Timeout = UseDefault()
-    """The longest response timeout that an HTTPProxy may ask for; the default is any."""
+    """The longest response timeout that an HTTPProxy may set; the default is any."""
 
 
 DEFAULTS: Final = Settings()
@@ -185,7 +185,7 @@ class _Written:
         return TlsLimits(minimum=minimum, maximum=maximum, ciphers=given.cipher_suites, curves=given.ecdh_curves)
 
     def longest_check(self) -> Timeout:
-        """Return the longest check that may be asked for; one that never ends is no limit."""
+        """Return the longest response timeout that may be set; infinity is no limit."""
         for place in self._places:
             if isinstance(place.spec, ContourSettings):
                 parsed = self._parsed(place, ("maxResponseTimeout",), place.spec.max_response_timeout, endless=True)

@@ -18,7 +18,7 @@ _PEM_LIST: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL---
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Certificates, written anew: a private key that stood between them is not passed on."""
+    """Certificates, serialized again: a private key between them is not passed on."""
 
     pem: bytes
     leaf: x509.Certificate

@@ -1,4 +1,4 @@
-"""Who may use a Secret of another namespace."""
+"""Which namespaces may use a Secret of another namespace."""
 
 from typing import Final
 

@@ -29,7 +29,7 @@ def server_certificate(resources: Resources, name: ObjectName) -> Certificate | 
         return 'empty "tls.crt" key'
     if key is None or not key.reveal():
         return 'empty "tls.key" key'
-    from authplane.controlplane.graph.tls import certificates  # noqa: PLC0415 (who has none to read need not load cryptography: 0.06 s)
+    from authplane.controlplane.graph.tls import certificates  # noqa: PLC0415 (only certificates need cryptography: 0.06 s)
 
     read = certificates.read_pair(chain, key)
     return read if isinstance(read, Unusable) else Certificate(name=name, chain=read.pem, key=key)

@@ -19,9 +19,9 @@ def upstream_tls(  # noqa: PLR0913, PLR0917 (each of them decides something)
     server_name: str,
     problems: Problems,
 ) -> UpstreamTls:
-    """Build TLS to an upstream; an empty ``server_name`` asks for the first subject name.
+    """Build TLS to an upstream; without ``server_name``, the server name is the first subject name.
 
-    Where it cannot be as it is written, that is an error, and what is returned must not be used.
+    If the settings cannot be applied, that is an error, and the result must not be used.
     """
     shown = shown_certificate(resources, settings, problems)
     if validation is None:

@@ -92,7 +92,7 @@ def _build_cluster(
 def _demand_verification(
     cluster: ExtensionCluster, resources: Resources, extension: ExtensionService, tls: ServiceTls, problems: Problems
 ) -> None:
-    """Refuse to reach a Service in another way than over verified TLS, if a BackendTLSPolicy is for it."""
+    """Report an error if a BackendTLSPolicy is for a Service that is not reached over verified TLS."""
     for index, target in enumerate(() if isinstance(cluster.tls, VerifiedTls) else extension.spec.services):
         service = resources.services.get(ObjectName(extension.metadata.namespace, target.name))
         if service is not None and tls.policies.find(service, target.port) is not None:

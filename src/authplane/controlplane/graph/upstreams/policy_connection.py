@@ -42,7 +42,7 @@ _CLIENT: Final = ObjectName("", "policy-client")
 _UNAVAILABLE: Final = 503
 _LONGEST_DECISION: Final = After(timedelta(seconds=5))
 _RETRIES: Final = 1024
-"""Checks that Envoy repeats at a time: as many as may be under way. By default there are 3, and others fail."""
+"""Maximum number of concurrent retries of checks: as many as checks. Envoy's default is 3, and others fail."""
 _NO_TLS: Final = Plaintext()
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])")
 

@@ -1,4 +1,4 @@
-"""The clusters that routes ask for."""
+"""The clusters that routes use."""
 
 import hashlib
 import json
@@ -50,16 +50,16 @@ class Wanted:
     """``h2``, ``h2c``, ``tls``; None is what the Service's annotations say, and HTTP/1.1 if they say nothing."""
     validation: UpstreamValidation | None = None
     host: str = ""
-    """What the route tells the origin as host, and so TLS asks for; empty leaves the client's."""
+    """The host that the route sends to the origin, and the server name of TLS; empty keeps the client's."""
     balancing: Balancing = Balancing.ROUND_ROBIN
     idle_connection_timeout: Timeout = UseDefault()
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a route sees of what it asked for: the name of a cluster or none, and what there is to say about it.
+    """The result for a route: the name of a cluster or none, and its problems.
 
-    The endpoints are no part of it, only a warning if there is none: where they come and go, no route changes.
+    It does not contain endpoints, only a warning if there is none: no route changes when endpoints come and go.
     """
 
     name: str | None
@@ -88,7 +88,7 @@ ClusterMemo: TypeAlias = Watched[Wanted, tuple[ServiceCluster | None, Found]]
 
 
 class ServiceClusters(Clusters):
-    """The clusters that routes have asked for so far, each once."""
+    """The clusters that routes have used so far, each once."""
 
     def __init__(self, resources: Resources, settings: Settings, tls: ServiceTls, memo: ClusterMemo) -> None:
         self._resources = resources
@@ -112,7 +112,7 @@ class ServiceClusters(Clusters):
         return len(self._known)
 
     def built(self) -> Mapping[str, ServiceCluster]:
-        """Return every cluster that was asked for and exists, by name."""
+        """Return every cluster that is used and exists, by name."""
         return {cluster.name: cluster for cluster, _ in self._known.values() if cluster is not None}
 
     def _found(self, wanted: Wanted, tables: Tables) -> tuple[ServiceCluster | None, Found]:

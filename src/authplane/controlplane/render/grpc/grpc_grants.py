@@ -34,12 +34,12 @@ def render_grants(
 ) -> route_components_pb2.FilterConfig:
     """Render the override.
 
-    ``asked`` judges what the server may judge and does not grant, and ``otherwise`` what it may not judge.
+    ``asked`` decides what the server may judge and does not grant, and ``otherwise`` what it may not judge.
     """
     plain = _plain(grants)
     tree = matcher_pb2.Matcher(
         matcher_list=matcher_pb2.Matcher.MatcherList(
-            # A branch that leads nowhere did not match: so what is not granted comes to the second one.
+            # A branch without a result did not match: so a call that is not granted reaches the second one.
             matchers=[
                 _FieldMatcher(predicate=plain, on_match=_OnMatch(matcher=_by_workload(grants.groups))),
                 _FieldMatcher(predicate=plain, on_match=asked),
@@ -54,7 +54,7 @@ def render_grants(
 
 
 def _by_workload(groups: Groups) -> matcher_pb2.Matcher:
-    """Return what finds the grants for the workload that calls; they end with what is for anybody."""
+    """Return the matcher that finds the grants of the calling workload; the grants for any caller come last."""
     ids = sorted({each for group in groups for grant in group for each in grant.ids or ()})
     rest = _skip_if(grants_to(None, groups))
     if rest is not None and not ids:
@@ -70,7 +70,7 @@ def _by_workload(groups: Groups) -> matcher_pb2.Matcher:
 
 
 def _skip_if(groups: Groups) -> matcher_pb2.Matcher | None:
-    """Return what lets calls pass that a grant of each group is for; None if there is no such call."""
+    """Return the matcher that allows calls with a grant of each group; None if there is no such call."""
     if not all(groups):
         return None
     wanted = [
@@ -86,7 +86,7 @@ def _skip_if(groups: Groups) -> matcher_pb2.Matcher | None:
 
 
 def _asks(grant: Grant) -> bool:
-    """Tell whether a grant asks for anything but its workload."""
+    """Tell whether a grant requires anything but its workload."""
     return bool(grant.paths or grant.headers or grant.expression)
 
 

@@ -75,7 +75,7 @@ def _manager(server: GrpcServer) -> hcm_pb2.HttpConnectionManager:
     return hcm_pb2.HttpConnectionManager(
         stat_prefix=server.listener,
         http_filters=[hcm_pb2.HttpFilter(name=name, typed_config=pack(config)) for name, config in filters],
-        # Servers on asyncio are told no authority of a call.
+        # Servers on asyncio do not know the authority of a call.
         route_config=route_pb2.RouteConfiguration(name=server.listener, virtual_hosts=[host]),
     )
 
@@ -129,7 +129,7 @@ def _grants(server: GrpcServer) -> route_components_pb2.FilterConfig | None:
 
 
 def _filters(callers: Callers, asks: ext_authz_pb2.ExtAuthz) -> _Filters:
-    """Return what judges a call for which these callers come into question."""
+    """Return the filters that decide calls which these callers may make."""
     match callers:
         case Nobody():
             return (("rbac", _NOBODY),)

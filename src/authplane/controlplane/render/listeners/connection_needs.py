@@ -110,11 +110,11 @@ def _is_steady(host: Host) -> bool:
 
 
 def _policy_guards(services: Iterable[AuthorizationService], envoy: Release | None) -> Iterator[Guard]:
-    """Return the filter that asks the policy server, and the one that asks it about policies in shadow alone.
+    """Return the filter that calls the policy server, and the one that calls it for policies in shadow only.
 
     Routes are never chosen anew after a check: it was made for the backend that the first choice led to.
     """
-    # An older Envoy does not know what it is not to heed, and would deny.
+    # An older Envoy has no shadow mode for checks, and would deny.
     tries_out = envoy is not None and envoy.tries_checks_out
     asked = [each for each in services if each.by_policies and (tries_out or not isinstance(each.on_failure, Shadow))]
     for each in sorted(asked, key=_policy_guard_name):

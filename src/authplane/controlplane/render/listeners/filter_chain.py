@@ -108,7 +108,7 @@ def per_route(chain: Chain, authorization: RouteAuthorization) -> dict[str, Any]
 
 
 def _of_guards(guards: tuple[Guard, ...], authorization: RouteAuthorization, off: Any) -> dict[str, Any]:
-    """Render what a route says of the filters that ask somebody; ``off`` is for those that are not for it."""
+    """Render a route's settings of the filters that send checks; ``off`` disables those that are not for it."""
     if not isinstance(authorization, Enforced):
         return {guard.name: off for guard in guards}
     service = authorization.service

@@ -53,7 +53,7 @@ def listeners_of(
 
 
 def _shell(name: str, address: Address, held: int = 0) -> listener_pb2.Listener:
-    """Render a listener without its chains; ``held`` is how many bytes of a request may wait for a check."""
+    """Render a listener without its chains; ``held`` is how many bytes of a request may be buffered for a check."""
     return listener_pb2.Listener(
         name=name,
         address=socket_address(address.address, address.port),

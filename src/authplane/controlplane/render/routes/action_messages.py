@@ -169,7 +169,7 @@ def _respond(status: int, body: str) -> pb.DirectResponseAction:
 
 
 def _document(action: ResourceMetadata) -> pb.DirectResponseAction:
-    """Render the document with the host that the client asked: it is under that name that it knows the resource."""
+    """Render the document with the host that the client sent: the client knows the resource by that name."""
     path = "" if action.path == "/" else action.path
     text = render_metadata(f"{action.scheme}://{_SAMPLE}{path}", action.issuers, action.scopes)
     fields = {name: _escaped(value) for name, value in json.loads(text).items()}

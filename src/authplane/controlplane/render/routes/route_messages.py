@@ -184,14 +184,14 @@ def _placed(authorization: RouteAuthorization, chain: Chain) -> Placed | None:
 
 
 def _told(route: Route, common: Common) -> dict[str, str]:
-    """Return what is said of a route where Envoy decides by itself."""
+    """Return metadata of a route that Envoy decides natively."""
     placed = [found for each in route.authorizations if (found := _placed(each, common.chain)) is not None]
     policies = dict.fromkeys(name for each in placed for name in each.policies)
     return {"policies": " ".join(policies), **_challenge(route, common)} if placed else {}
 
 
 def _challenge(route: Route, common: Common) -> dict[str, str]:
-    """Return what those are told who show no token."""
+    """Return the challenge for clients without a token."""
     for authorization in route.authorizations:
         placed = _placed(authorization, common.chain)
         if placed is None or not isinstance(authorization, Enforced) or authorization.placing is None:

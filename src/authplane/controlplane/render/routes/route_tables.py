@@ -61,7 +61,7 @@ def _shell(table: RouteTable, chain: Chain) -> route_pb2.RouteConfiguration:
     shell = route_pb2.RouteConfiguration(
         name=table_name(table.name, chain),
         ignore_port_in_host_matching=True,
-        # Envoy's mark of a request that went through unchecked: we do not ask for it, so only a client can have set it.
+        # Envoy's mark of a request that was allowed without a check: we do not enable it, so only a client can set it.
         request_headers_to_remove=[_FAILED_OPEN],
     )
     if chain.natives is not None:

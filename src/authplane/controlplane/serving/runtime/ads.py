@@ -60,7 +60,7 @@ class AddressUnprotectedError(ListenError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
-    """How clients with verified certificates are told apart."""
+    """How to identify clients with verified certificates."""
 
     names: NodeName = NodeName.SAN
     """The names of a certificate of which the node id must be one."""
@@ -98,7 +98,7 @@ class Ads:
 
     def publish(self, editions: Editions) -> None:
         """Bring every client to what is for it in this generation."""
-        # All are made before any is sent: if one cannot be, everybody stays where they are.
+        # All are made before any is sent: if one fails, every client keeps what it has.
         picked = [(stream, stream.pick(editions)) for stream in self._streams]
         self._editions = editions
         for stream, snapshot in picked:

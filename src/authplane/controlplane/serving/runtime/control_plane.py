@@ -47,7 +47,7 @@ log: Final = structlog.stdlib.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuilt:
-    """The folder was read, or keys have come, and what follows is on its way to the proxies."""
+    """The folder was read, or keys were fetched, and the result is being sent to the proxies."""
 
     difference: Difference
     appeared: tuple[Finding, ...]
@@ -73,9 +73,9 @@ class ControlSettings:
     address: Address
     tls: Tls | None = None
     clients: Clients = ALL_ENVOYS
-    """How clients with certificates are told apart."""
+    """How to identify clients with certificates."""
     poll: bool = False
-    """Look at the files every now and then instead of being told of changes."""
+    """Whether to poll the files instead of waiting for the system's notifications."""
     issuers: IssuerOptions = field(default_factory=lambda: IssuerOptions(schedule=OFTEN))
     """How to fetch keys of issuers whose tokens proxies can verify."""
     wait_for_keys: float = 2.0
@@ -158,7 +158,7 @@ class Control:
         loaded = self._folder.library.current()
         renewed = rekeyed(before, loaded, known)
         generation = renewed or build_generation(loaded, before, self._policy_server, known, self._compiler)
-        # Status speaks of what proxies are told, so not of what cannot be told.
+        # Status describes what proxies get, so it is updated only after publishing.
         self._ads.publish(generation)
         self.generation = generation
         seconds = elapsed()
@@ -187,7 +187,7 @@ class Control:
         self.counts.built += 1
 
     def _heard(self, event: AdsEvent) -> None:
-        """Pass on what a proxy says; what it accepts is looked at when somebody asks, there is much of it."""
+        """Pass on a proxy's message; ACKs are evaluated on demand, since there are many."""
         if not isinstance(event, Acked):
             self._observe()
         self.counts.heard(event)
@@ -198,7 +198,7 @@ class Control:
         self._tell(tried)
 
     def _observe(self) -> None:
-        """Take note of when conditions change."""
+        """Record when conditions change."""
         if self.generation is not None:
             self._transitions.observe(self.status(self.generation), now())
 

@@ -1,6 +1,6 @@
-"""Where the control plane of a folder can be asked, found by the folder alone.
+"""The socket on which to query the control plane of a folder, derived from the folder's path.
 
-The socket is in a folder that only its owner can enter: who may ask is who may read the processes anyway.
+The socket is in a folder that only its owner can enter: the same user may inspect the processes anyway.
 """
 
 import hashlib

@@ -66,13 +66,13 @@ class ClientTls:
 
 
 class Cause(Enum):
-    """What is in the way."""
+    """Why a handshake failed."""
 
     UNREACHABLE = "unreachable"
     SERVER_CERTIFICATE = "server certificate"
-    """We do not believe the server's."""
+    """The client does not trust the server's certificate."""
     HANDSHAKE = "handshake"
-    """The server ended it, as it does with a client whose certificate is missing or not of its CA."""
+    """The server ended it, as it does if a client certificate is missing or not from its CA."""
     PROTOCOL = "protocol"
 
 

@@ -49,7 +49,7 @@ class NativeKeys:
         await self._issuers.tried(limit)
 
     def take(self) -> Mapping[str, str]:
-        """Return the key sets that there are now, by address; `changes` tells of any others."""
+        """Return the current key sets, by address; `changes` reports later ones."""
         self._taken = self._current()
         return self._taken
 
@@ -100,7 +100,7 @@ class NativeKeys:
 
 @asynccontextmanager
 async def follow_keys(options: IssuerOptions) -> AsyncGenerator[NativeKeys]:
-    """Follow issuers for proxies while the block runs; there are none until somebody configures some."""
+    """Follow issuers for proxies while the block runs; there are none until they are configured."""
     changed = asyncio.Event()
 
     def heard(event: IssuerEvent) -> None:

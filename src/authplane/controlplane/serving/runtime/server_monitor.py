@@ -13,7 +13,7 @@ INTERVAL: Final = 10.0
 
 
 class Greeter:
-    """Keeps what became of the last attempt at each address; there are none until somebody configures some."""
+    """Keeps the outcome of the last attempt at each address; there are none until they are configured."""
 
     def __init__(self, heard: Callable[[Address, Greeting], None], *, interval: float = INTERVAL) -> None:
         self._heard = heard
@@ -55,5 +55,5 @@ class Greeter:
 
 
 def _sort(greeting: Greeting) -> object:
-    """Return what sets results apart: a server that refuses us may end the connection now this way, now that."""
+    """Return what distinguishes results: a server that rejects us may end the connection in different ways."""
     return greeting.cause if isinstance(greeting, Refused) else type(greeting)
