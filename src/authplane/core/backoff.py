@@ -13,8 +13,8 @@ _ENOUGH: Final = 11
 def backoff_delay(failures: int, draw: float, longest: float = _LONGEST) -> float:
     """Return the seconds to wait after so many failures in a row, at least one; ``longest`` is before the jitter.
 
-    ``draw`` is random, from 0 up to 1: it moves the delay by up to a fifth either way, so that many who failed
-    together do not all come back together. 0.5 moves nothing.
+    ``draw`` is random, from 0 up to 1: it changes the delay by up to a fifth in either direction, so that clients that
+    failed together do not retry together. 0.5 changes nothing.
     """
     # https://github.com/grpc/grpc/blob/master/doc/connection-backoff.md
     delay = min(_INITIAL * _FACTOR ** min(failures - 1, _ENOUGH), longest)

@@ -39,7 +39,7 @@ class Release:
 
     @property
     def tries_checks_out(self) -> bool:
-        """Whether the filter that asks others can be told not to heed them."""
+        """Whether ext_authz can send checks without enforcing their decisions."""
         return self >= Release(1, 38)
 
     @property

@@ -71,12 +71,12 @@ class Generations(Generic[Key, Entry]):
         self._common: object = None
 
     def start(self, common: object = None) -> None:
-        """Begin a generation: forget what the last one did not ask for, and all if ``common`` is another."""
+        """Begin a generation: drop what the last one did not use, and everything if ``common`` has changed."""
         self.before, self.now = self.now if common == self._common else {}, {}
         self._common = common
 
     def finish(self) -> None:
-        """Forget what this generation has not asked for, without waiting for the next, which may be far away."""
+        """Drop what this generation has not used, without waiting for the next one."""
         self.before = {}
 
 
@@ -122,7 +122,7 @@ class Held(Generic[Key, Made]):
         return made
 
 
-# --- What is not told, but seen
+# --- Inputs that are observed instead of passed
 
 
 class Tracked(Mapping[K, V]):

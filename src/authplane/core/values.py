@@ -3,11 +3,11 @@
 `dataclass` is that of the standard library to type checkers and to users of a value: same constructor, equality,
 hash, text, patterns and errors. It differs in when work is done. The standard library writes and compiles six functions
 for every class at import, used or not: 0.5 ms each, and `authplane validate` imports 500 classes. Here a frozen
-class with slots gets its constructor when the first value is made, equality and hash when they are first asked for; the
+class with slots gets its constructor when the first value is made, equality and hash when they are first used; the
 rest is shared (docs/decisions/0026-install-what-one-needs.md has the measurements).
 
-Whatever else a class asks for (no slots, an order, a base that is a dataclass) is left to the standard library. An
-`InitVar` is refused: nothing would pass it to ``__post_init__``.
+A class that needs anything else (no slots, an order, a base that is a dataclass) gets the standard library's. An
+`InitVar` is rejected: nothing would pass it to ``__post_init__``.
 """
 
 import dataclasses

@@ -34,7 +34,7 @@ class Decoded:
     resource: Resource | None
     problems: tuple[Problem, ...]
     protects: tuple[Ref, ...] | None = None
-    """What a policy is meant to protect; None where that cannot be read, and for other kinds."""
+    """The targets of a policy; None if they cannot be read, and for other kinds."""
     ancestors: tuple[StoredAncestor, ...] = ()
     """What the status of a policy says of its ancestors."""
     host: str | None = None
@@ -51,7 +51,7 @@ class Foreign:
     api_version: str
 
     def doubts(self) -> tuple[Problem, ...]:
-        """Say that it is called like a policy, if it is: somebody may believe that it protects something."""
+        """Warn if the kind is named like a policy: its author may think that it protects something."""
         if self.kind not in POLICIES:
             return ()
         known = ", ".join(sorted(version for version, kind in KINDS if kind == self.kind))
@@ -261,7 +261,7 @@ def _targets(root: Fields, namespace: str) -> tuple[Ref, ...] | None:
 
 
 def _ancestors(root: Fields) -> tuple[StoredAncestor, ...]:
-    """Read the entries of a status; one that cannot be read is somebody's too."""
+    """Read the entries of a status; an unreadable entry counts as another controller's."""
     status = root.entries.get("status")
     listed = status.node.entries.get("ancestors") if status is not None and isinstance(status.node, Fields) else None
     entries = listed.node.items if listed is not None and isinstance(listed.node, Items) else ()

@@ -27,9 +27,9 @@ class Doc:
     """None if the document has an error."""
     spots: tuple[Spot, ...]
     root: Path
-    """The way to the resource in the chunk: not empty inside a ``List``."""
+    """The path of the resource in the chunk: not empty inside a ``List``."""
     protects: tuple[Ref, ...] | None = None
-    """What a policy is meant to protect; None where that cannot be read, and for other kinds."""
+    """The targets of a policy; None if they cannot be read, and for other kinds."""
     ancestors: tuple[StoredAncestor, ...] = ()
     """What the status of a policy says of its ancestors."""
     host: str | None = None

@@ -58,7 +58,7 @@ def kind_problem(written: TargetRef) -> str:
 
 
 def meant_kind(written: str) -> str:
-    """Return the kind of a target; one in another case, or in the plural, is meant to be protected too."""
+    """Return the kind of a target; a spelling in another case, or in the plural, is protected too."""
     return _SPELLINGS.get(written.lower(), written)
 
 

@@ -59,7 +59,7 @@ def no_endpoints_message(resources: Resources, name: ObjectName, port: int) -> s
 def tcp_port(service: Service, port: int) -> ServicePort | Unresolved:
     """Return the port of a Service that has this number, if TCP goes there."""
     if service.spec.type == "ExternalName" and not service.spec.ports:
-        return ServicePort(port=port)  # Kubernetes does not ask for ports where it forwards nothing itself
+        return ServicePort(port=port)  # Kubernetes requires no ports where it forwards nothing itself
     name = service.metadata.object_name
     found = [candidate for candidate in service.spec.ports if candidate.port == port]
     if not found:

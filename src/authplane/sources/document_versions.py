@@ -48,9 +48,9 @@ class _Good:
 
 
 class Library:
-    """A session over a changing set of files: tell it what changed, then ask for what is in force.
+    """A session over a changing set of files: report what changed, then read what is in force.
 
-    ``demand`` is what the source of the files demands of documents together; it returns what is in force then.
+    ``demand`` is the source's requirement of all documents together; it returns what is then in force.
     """
 
     def __init__(self, demand: Callable[[Loaded], Loaded] = lambda loaded: loaded) -> None:
@@ -72,7 +72,7 @@ class Library:
         self._lenient: set[str] = set()
         """Files that were broken when last good versions were kept, and of which none is known."""
         self._unsaved: set[str] = set()
-        """Files of which another version is in force since somebody asked."""
+        """Files whose version in force has changed since the last call of `unsaved`."""
         self._units: dict[str, str] = {}
         self._claims: dict[Ref, tuple[Claim, ...]] = {}
         self._good: dict[Ref, _Good] = {}
@@ -105,7 +105,7 @@ class Library:
         self._loaded = self._demand(self._snapshot())
 
     def unsaved(self) -> Mapping[str, Source | None]:
-        """Return the files of which another version is in force than when this was last asked; None is no file."""
+        """Return the files whose version in force has changed since the last call; None means that the file is gone."""
         files, self._unsaved = self._unsaved, set()
         return {file: self._sources.get(file) for file in files}
 
@@ -135,7 +135,7 @@ class Library:
             self._units[file] = unit
 
     def current(self) -> Loaded:
-        """Return what is in force after all that was told; the changes since the last call count as one."""
+        """Return what is in force after all reported changes; the changes since the last call count as one."""
         if self._pending:
             self.settle()
         return self._loaded

@@ -71,9 +71,9 @@ class RequiredTargets:
                     self._good[doc.ref] = _Version(doc.resource, text)
 
     def __call__(self, loaded: Loaded) -> Loaded:
-        """Return what is in force: policies whose targets are missing give way to their last good version, if any.
+        """Return what is in force: a policy with missing targets is replaced by its last good version, if any.
 
-        Without one a policy stays in force where its other targets are.
+        Without one, the policy stays in force on its other targets.
         """
         before, self._good = self._good, {}
         kept: dict[Ref, Written] = {}

@@ -19,7 +19,7 @@ _SETTINGS: Final = {
     "ContourConfiguration": "ContourConfig",
     "ContourDeployment": "ContourDeploy",
 }
-"""Kinds of which there is at most one object, and what a text that is meant to be one has in it."""
+"""Kinds with at most one object, and a word that an unreadable text of that kind contains."""
 
 
 def doubt_in(sources: Mapping[str, Source]) -> str:
@@ -81,6 +81,6 @@ def _may_hold_policy(source: Source) -> bool:
 
 
 def _may_be_policy(chunk: Chunk) -> bool:
-    # A word can be spelled with escapes, and who does that has something to hide.
+    # A word can be spelled with escapes, and a text with escapes may hide it.
     spelled = any(word in chunk.text for word in _WORDS) or "\\" in chunk.text
     return spelled and any(is_error(spot) for spot in chunk.spots)

@@ -298,7 +298,7 @@ class _Builder:
         self.spots.append(Spot(Problem(self._path(), REFUSED, message), line, column))
 
     def _path(self, *last: str) -> Path:
-        """Return the way to the node that comes next."""
+        """Return the path of the next node."""
         parts = self._outer if self._into is None else [*self._outer, self._into]
         steps = (part.key and part.key.text if part.items is None else len(part.items) for part in parts)
         return (*_known(steps), *_known(last))

@@ -14,7 +14,7 @@ _LARGEST: Final = 64 * 1024 * 1024
 
 
 class NotAnsweredError(Exception):
-    """There is no page; the message continues a sentence about who was asked."""
+    """There is no page; the message continues a sentence about the server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Connections that are closed when their TLS handshake does not come to its end."""
+"""Connections that are closed if their TLS handshake does not finish."""
 
 import ssl
 from collections.abc import Iterable

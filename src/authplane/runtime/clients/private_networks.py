@@ -28,8 +28,8 @@ def is_public(address: str) -> bool:
 class PublicNetwork(httpcore2.AsyncNetworkBackend):
     """Connects to the public internet only.
 
-    What counts is the address that the connection has, not what a name meant when somebody looked: it can mean
-    something else a moment later. Nothing is sent before that is known.
+    The actual address of the connection counts, not an earlier lookup of the name, which can resolve to something else
+    a moment later. Nothing is sent before the address is checked.
     """
 
     def __init__(self) -> None:

@@ -217,7 +217,7 @@ class _Connection:
             while await self._exchange() and not self._last:
                 self._http.start_next_cycle()
         except (OSError, TimeoutError, h11.ProtocolError):
-            pass  # the client went away, took too long, or does not speak HTTP: nothing can be told to it
+            pass  # the client left, took too long, or does not speak HTTP: it cannot get an answer
         except Exception as error:  # noqa: BLE001 (one connection must not end the server)
             _log.error("connection failed", error=place_of(error))
         finally:

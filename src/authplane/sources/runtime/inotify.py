@@ -1,4 +1,4 @@
-"""Lets Linux tell of changes below a folder."""
+"""Receives changes below a folder from Linux."""
 
 import asyncio
 import contextlib
@@ -110,7 +110,7 @@ class Inotify:
                     self._written.pop(path, None)
         if sure:
             return frozenset(named)
-        # New folders are watched before anybody looks into them, so nothing is lost between the two.
+        # New folders are watched before they are read, so nothing is lost between the two.
         self._watch()
         return ANYTHING
 

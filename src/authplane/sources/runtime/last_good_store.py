@@ -62,7 +62,7 @@ def default_state_dir() -> Path:
     try:
         home = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
     except RuntimeError:
-        with suppress(FileNotFoundError):  # nothing can be written anywhere, which is said when it is tried
+        with suppress(FileNotFoundError):  # nothing can be written anywhere; the first write reports it
             return Path(tempfile.gettempdir()) / f"authplane-state-{os.getuid()}"
         return Path("/var/lib/authplane")
     return home / "authplane"
@@ -82,7 +82,7 @@ class LastGood:
         self._usable = True
 
     def read(self) -> State | None:
-        """Return what was kept; None if there is nothing that can be believed, which is said if there is something."""
+        """Return what was kept; None if there is nothing trustworthy, which is reported if there is something."""
         try:
             if not self._file.exists():
                 return None
@@ -98,10 +98,10 @@ class LastGood:
             return None
 
     def write(self, state: State, gone: Gone, *, everything: bool) -> bool:
-        """Keep versions and forget those that are gone, all at once or none; False means that it failed.
+        """Store versions and delete those that are gone, all at once or none; False means that it failed.
 
-        With ``everything``, all others are forgotten, and failure is said once. Without, it fails if the others are not
-        there any more.
+        With ``everything``, all others are deleted, and a failure is reported once. Without it, the call fails if the
+        others are not there any more.
         """
         try:
             if not everything and not self._file.exists():

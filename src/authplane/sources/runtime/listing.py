@@ -123,7 +123,7 @@ class Listing:
 
     @property
     def plain(self) -> Plain | None:
-        """The folder as it can be asked for single files; None if it is not that simple."""
+        """The folder for lookups of single files; None if it has links or problems."""
         if self.linked or self.troubles:
             return None
         return Plain(self.root, self.identity, self.real, frozenset(self.listed))

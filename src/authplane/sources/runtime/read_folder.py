@@ -50,7 +50,7 @@ class Folder:
         self.root = root
         self._last_good = last_good
         self._kept = False
-        """The versions in force are on disk, but for those that the library has not told yet."""
+        """The versions in force are on disk, except those that the library has not reported yet."""
         self._keep_at = 0.0
         self._begun = False
         self._loosen_after = loosen_after
@@ -276,7 +276,7 @@ class Folder:
         return True
 
     def _complain(self, troubles: dict[str, str]) -> bool:
-        """Report what was met on the way and is no file to read."""
+        """Report paths that cannot be read as files."""
         changed = troubles != self._troubles
         for path in self._troubles.keys() - troubles.keys() - self._seen.keys():
             self._touch(path, path)

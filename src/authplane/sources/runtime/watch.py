@@ -21,11 +21,11 @@ LONGEST: Final = 0.5
 CHECK: Final = 1.0
 """How often we look whether the root is still the same, in seconds."""
 LOOK: Final = 0.1
-"""How often files are looked at where the system does not tell of changes, in seconds, if that is quickly done."""
+"""Seconds between two scans if the system does not report changes and a scan is quick."""
 SHARE: Final = 50
-"""A look that takes long is followed by a pause so many times as long, up to `PAUSE`."""
+"""A slow scan is followed by a pause so many times as long, up to `PAUSE`."""
 PAUSE: Final = 10.0
-"""The longest pause between two looks, in seconds."""
+"""The longest pause between two scans, in seconds."""
 
 
 class Reports(Protocol):
@@ -180,7 +180,7 @@ class _Polled:
 
 
 class _Told(ExitStack):
-    """Is told of changes; while there is no folder, waits for one."""
+    """Receives changes from the system; while there is no folder, waits for one."""
 
     def __init__(self, root: Path, notify: Notify) -> None:
         super().__init__()
