@@ -1,4 +1,4 @@
-"""A server whose calls an authorization service decides about."""
+"""A server that sends a check to an authorization service for each call."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,7 +15,7 @@ def say(request: bytes, context: grpc.ServicerContext) -> bytes:
 
 
 def make(authorization: str) -> grpc.Server:
-    """Make the server; it asks the service at this target."""
+    """Make the server; it sends checks to this target."""
     handlers: dict[str, Any] = {"Say": grpc.unary_unary_rpc_method_handler(say)}
     return server(
         ThreadPoolExecutor(8),

@@ -1,4 +1,4 @@
-"""A filter of one's own, for code and for xDS."""
+"""A custom filter, for code and for xDS."""
 
 import json
 from dataclasses import dataclass
@@ -23,16 +23,16 @@ from authplane.grpc import (
 
 @dataclass(frozen=True)
 class RequireHeader:
-    """Lets only calls pass that have a header."""
+    """Rejects calls without a header."""
 
     name: str
 
     def build(self, state: State, override: object | None) -> "RequireHeader":
-        """Return what judges calls."""
+        """Return the object that decides calls."""
         return self
 
     def run(self, call: Call) -> Flow:
-        """Judge one call."""
+        """Decide one call."""
         yield from ()
         if any(name == self.name for name, _ in call.metadata):
             return Proceed(metadata=call.metadata)
@@ -48,7 +48,7 @@ def parse(config: Structured, _: Scope) -> FilterConfig | tuple[Problem, ...]:
 
 
 def refuse(config: Packed, _: Scope) -> tuple[Problem, ...]:
-    """Say how the filter is configured."""
+    """Reject other messages than a TypedStruct."""
     return (Problem((), "FormUnsupported", f"{config.type_name} is a TypedStruct"),)
 
 

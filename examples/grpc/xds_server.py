@@ -1,4 +1,4 @@
-"""A server that a control plane configures: where it listens, and who may call it."""
+"""A server that a control plane configures: its address, and who may call it."""
 
 import asyncio
 from typing import Any
@@ -10,23 +10,23 @@ from authplane.grpc import ServingState, XdsSource
 
 
 async def say(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-    """Answer with the same."""
+    """Return the request."""
     return request
 
 
-def tell(state: ServingState) -> None:
-    """Show whether the server serves, and why not."""
+def show(state: ServingState) -> None:
+    """Print whether the server serves, and why not."""
     print(state, flush=True)
 
 
 async def serve(xds: XdsSource = True, address: str = "0.0.0.0:50051") -> None:
-    """Serve as long as the Listener of the address says so."""
+    """Serve while the control plane has a Listener for the address."""
     handlers: dict[str, Any] = {"Say": grpc.unary_unary_rpc_method_handler(say)}
     server = authplane.grpc.aio.server(
         handlers=[grpc.method_handlers_generic_handler("example.Echo", handlers)],
         xds=xds,
         default_authority="echo.example",
-        on_serving_state=tell,
+        on_serving_state=show,
     )
     server.add_insecure_port(address)
     await server.start()
