@@ -1,4 +1,4 @@
-"""How long to wait after failures in a row, as gRPC connections do."""
+"""Delays after failures in a row, as in gRPC connections."""
 
 from typing import Final
 

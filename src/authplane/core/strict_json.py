@@ -1,6 +1,6 @@
 """JSON that two readers cannot read differently.
 
-Input that readers understand differently is refused: repeated members, bytes that are not UTF-8, half of a surrogate
+Ambiguous input is rejected: repeated members, bytes that are not UTF-8, half of a surrogate
 pair, a byte order mark, numbers beyond the range of a float, and anything after the value. So is input that would cost
 too much to read.
 """

@@ -1,6 +1,6 @@
-"""Which way a subject takes through a tree, and why: everything that is tried, in order, with the values that are read.
+"""Explains how a subject matches a tree: everything that is tried, in order, with the values that are read.
 
-What is not tried is left out, as the search leaves it out.
+Branches that the search does not try are left out.
 """
 
 from collections.abc import Callable, Iterable, Iterator

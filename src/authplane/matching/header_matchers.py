@@ -1,6 +1,6 @@
 """Matchers of headers, as routes and role-based access control have them.
 
-A header that is missing matches nothing, whether or not the matcher is inverted; only its absence can be asked for.
+A missing header matches nothing, whether or not the matcher is inverted; only its absence can be tested.
 """
 
 import re

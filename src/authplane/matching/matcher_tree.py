@@ -1,8 +1,8 @@
 """The unified matcher: a tree of tests with actions at its leaves, generic in what is matched and in the actions.
 
-Values of these types are equal if they mean the same. What is not there matches nothing. A branch that leads nowhere
-did not match, so that the search goes on after it: in a list with the next entry, in a map of prefixes with the next
-shorter one, and in the end with ``on_no_match``.
+Values of these types are equal if they mean the same. A missing value matches nothing. A branch without a result did
+not match, so the search continues after it: in a list with the next entry, in a map of prefixes with the next shorter
+one, and in the end with ``on_no_match``.
 """
 
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""What trees read of a call, and what they ask of texts."""
+"""Inputs that trees read from a call, and tests of texts."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping

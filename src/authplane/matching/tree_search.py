@@ -1,4 +1,4 @@
-"""Trees made ready for many subjects: each becomes a function from a subject to the action it leads to."""
+"""Compiles trees for many subjects: each becomes a function from a subject to an action."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never

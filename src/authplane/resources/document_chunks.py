@@ -1,7 +1,7 @@
-"""A file's text cut into documents, and what each of them says.
+"""A file's text split into documents, and the content of each.
 
-A line that begins with ``---`` or ``...`` cannot be part of a value, so a file is cut there before it is parsed: an
-error costs one document, and a document that has not changed is not read again, wherever in the file it moved.
+A line that begins with ``---`` or ``...`` cannot be part of a value, so a file is split there before it is parsed: an
+error affects one document, and an unchanged document is not read again, wherever in the file it moved.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The time, for those who pass it on as an argument."""
+"""The time, for callers that pass it on as an argument."""
 
 import time
 from collections.abc import Callable

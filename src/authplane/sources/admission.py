@@ -1,8 +1,8 @@
 """Decides which new versions of files come into force.
 
 A file comes into force whole or not at all. It does not while one of its documents has an error, while another file
-declares one of its resources, and, for a time, while it would take away something that protects. Files of one unit come
-into force together.
+declares one of its resources, and, for a time, while it would remove protection. Files of one unit come into force
+together.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
-"""Keeps what files say, and what of it is in force.
+"""Keeps the versions of files, and which of them are in force.
 
-Each file is in force whole or not at all: one with an error leaves its last good version in force, and a new one with
-an error changes nothing. Only where nothing was ever good, at the first start, a file with errors is used as far as it
-can be, and what is broken in it is known to be broken.
+Each file is in force whole or not at all: if it has an error, its last good version stays in force, and a new file with
+an error changes nothing. Only at the first start, when there is no good version, the valid parts of a file with errors
+are used, and its invalid parts are known to be invalid.
 """
 
 from collections import Counter

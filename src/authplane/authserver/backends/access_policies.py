@@ -1,4 +1,4 @@
-"""AccessPolicies as a backend of the authorization service: the route says which target a request is for."""
+"""The AccessPolicy backend of the authorization service: the route names the target of a request."""
 
 from datetime import datetime
 from typing import ClassVar

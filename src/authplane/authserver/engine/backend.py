@@ -1,4 +1,4 @@
-"""What decides about requests."""
+"""The interface of backends, which decide requests."""
 
 from collections.abc import Generator
 from datetime import datetime

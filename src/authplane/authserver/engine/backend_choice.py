@@ -1,4 +1,4 @@
-"""Which backend decides about a request."""
+"""Picks the backend that decides a request."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What is sent for a decision: the reply as bytes, made once for decisions that come again."""
+"""Replies to checks as bytes, made once for decisions that recur."""
 
 from typing import Final, NamedTuple, assert_never
 

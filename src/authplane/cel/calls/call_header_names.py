@@ -1,4 +1,4 @@
-"""Names of headers in expressions about calls: in any case, as people write them."""
+"""Names of headers in expressions about calls, in any case."""
 
 from dataclasses import replace
 from typing import Final

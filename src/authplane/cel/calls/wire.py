@@ -1,7 +1,7 @@
 """``cel.expr.CheckedExpr`` to our programs, and from text to it.
 
-Nothing that came over the wire reaches the engine, and nothing that it says of types and references is believed. Its
-syntax tree is read, written as text, and that text is checked like any other; what comes out must be the same tree.
+The engine never gets the received message, and we do not trust its types and references. We read its syntax tree, write
+it as text, and check that text like any other; the result must be the same tree.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """Data that may enter the engine.
 
-The engine cuts strings and keys at a NUL character, so ``admin``, a NUL and anything would equal ``admin``; and while
-it works, nothing else does. So what enters is plain, free of NUL, and of bounded size. Numbers are doubles as in Envoy.
+The engine cuts strings and keys at a NUL character, so ``admin``, a NUL and anything would equal ``admin``; and it
+blocks the interpreter. So data must be plain, free of NUL, and of bounded size. Numbers are doubles as in Envoy.
 """
 
 import math

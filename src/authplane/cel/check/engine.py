@@ -1,7 +1,7 @@
 """The engine: cel-cpp through cel-expr-python, one pair of environments for each vocabulary.
 
 One environment checks: there, namespaces are messages, so that members and their types are known. The other one runs
-what was checked on plain dicts.
+checked expressions on plain dicts.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What is allowed in an expression, and probably not meant."""
+"""Finds valid parts of an expression that are probably not intended."""
 
 from collections.abc import Iterator
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What an expression says about a request."""
+"""The outcome of an expression for a request."""
 
 from enum import StrEnum
 from typing import Final, TypeAlias

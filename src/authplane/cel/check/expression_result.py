@@ -1,4 +1,4 @@
-"""What expressions may result in."""
+"""The result types of expressions."""
 
 from enum import Enum
 

@@ -1,4 +1,4 @@
-"""Expressions, from text to what can be evaluated."""
+"""Compiles expressions from text to programs."""
 
 from dataclasses import field
 from functools import lru_cache

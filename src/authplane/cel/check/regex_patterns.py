@@ -1,4 +1,4 @@
-"""Patterns of ``matches()``: RE2, which takes linear time, and still a long time for some."""
+"""Patterns of ``matches()``: RE2 takes linear time, which is still long for some patterns."""
 
 from typing import Final
 

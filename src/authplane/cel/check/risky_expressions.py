@@ -1,6 +1,6 @@
-"""Which members an expression reads that may be missing, without asking first whether they are there.
+"""Finds members that an expression reads without a test, although they may be missing.
 
-``has(a.b) && ...``, ``"b" in a && ...`` and ``!has(a.b) || ...`` ask first, and so does the test of ``?:``.
+``has(a.b) && ...``, ``"b" in a && ...`` and ``!has(a.b) || ...`` are tests, and so is the condition of ``?:``.
 """
 
 from collections.abc import Iterator

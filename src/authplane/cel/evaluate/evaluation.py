@@ -1,4 +1,4 @@
-"""Evaluates programs. Whatever happens, only the engine's own true is true."""
+"""Evaluates programs. Only the engine's own true is true."""
 
 import re
 from datetime import datetime

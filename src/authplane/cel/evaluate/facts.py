@@ -1,4 +1,4 @@
-"""What is known about one request: each variable is made when a program first reads it, and once."""
+"""The facts of one request: each variable is computed once, when a program first reads it."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias

@@ -1,7 +1,7 @@
-"""Remembers what expressions came to: an expression says the same of the same values.
+"""Remembers results of expressions: the same values give the same result.
 
-A server sees the same few tools and the same few claims again and again. To look at what an expression reads is several
-times as fast as to evaluate it.
+A server sees the same few tools and claims again and again. Comparing what an expression reads is several times as
+fast as evaluating it.
 """
 
 from collections.abc import Callable

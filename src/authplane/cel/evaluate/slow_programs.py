@@ -1,4 +1,4 @@
-"""Stops programs that are slow again and again: a single-threaded server has no time for them."""
+"""Stops programs that are slow repeatedly: a single-threaded server has no time for them."""
 
 from dataclasses import replace
 from typing import Final

@@ -1,4 +1,4 @@
-"""Which members of an object an expression reads, at any depth."""
+"""Finds the members of an object that an expression reads, at any depth."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field

@@ -1,4 +1,4 @@
-"""Which parts of the data an expression reads, so that nothing else is made or handed to the engine."""
+"""Finds the data that an expression reads, so that only that is computed and passed to the engine."""
 
 from typing import Final
 

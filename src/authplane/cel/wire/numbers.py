@@ -1,8 +1,8 @@
 """Makes ``string()`` write whole numbers as whole numbers.
 
 Every number of a request or a token is a double. The engine's own ``string()`` switches to an exponent at 10^6
-(``1.234567e+06``), which no author of a policy expects of an id. So what runs has a few more nodes than what was
-checked.
+(``1.234567e+06``), which no author of a policy expects of an id. So the program that runs has a few more nodes than
+the checked one.
 """
 
 from collections.abc import Callable, Iterator

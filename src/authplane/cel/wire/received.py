@@ -1,4 +1,4 @@
-"""Syntax trees that came over the wire, to ours: only what the language has, and only what is allowed."""
+"""Converts received syntax trees to ours, and accepts only what the language has and we allow."""
 
 import math
 import re

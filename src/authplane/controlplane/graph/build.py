@@ -1,4 +1,4 @@
-"""The graph, built in named passes."""
+"""Builds the graph in named passes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

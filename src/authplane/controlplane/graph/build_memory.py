@@ -1,4 +1,4 @@
-"""What one build of the graph leaves to the next."""
+"""What the next build of the graph reuses."""
 
 from dataclasses import field
 

@@ -1,4 +1,4 @@
-"""The targets of policies that proxies and gRPC servers lead to."""
+"""The targets of policies that requests reach through proxies and gRPC servers."""
 
 from collections.abc import Mapping
 

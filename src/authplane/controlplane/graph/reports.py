@@ -1,4 +1,4 @@
-"""What the passes have to say about each resource."""
+"""The problems that the passes found in each resource."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

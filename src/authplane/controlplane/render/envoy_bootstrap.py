@@ -1,4 +1,4 @@
-"""Envoy's start-up configuration: one that asks a control plane, and one that has everything in it."""
+"""Envoy's bootstrap: one that connects to a control plane, and one that contains everything."""
 
 from collections.abc import Mapping
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The configuration of Envoy's external authorization filter, and what a route changes about it."""
+"""The configuration of Envoy's ext_authz filter, and its changes on a route."""
 
 from datetime import timedelta
 from typing import Final, TypeAlias, assert_never

@@ -1,4 +1,4 @@
-"""A generation with other keys of the same issuers, of which nothing else is built again."""
+"""Makes a generation with new keys of the same issuers, without building anything else again."""
 
 from collections.abc import Mapping
 from dataclasses import replace

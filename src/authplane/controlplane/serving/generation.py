@@ -1,4 +1,4 @@
-"""One generation of the configuration: from documents to what proxies get."""
+"""One generation of the configuration: from documents to the resources for proxies."""
 
 from collections.abc import Mapping
 from dataclasses import field

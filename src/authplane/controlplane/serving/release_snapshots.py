@@ -1,4 +1,4 @@
-"""What proxies of different releases of Envoy get of one generation."""
+"""The snapshots of one generation for proxies of different Envoy releases."""
 
 from typing import Final
 

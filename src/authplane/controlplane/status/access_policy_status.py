@@ -1,4 +1,4 @@
-"""The status of policies and of what they protect, as Kubernetes stores it."""
+"""The status of policies and of their targets, as Kubernetes stores it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""The condition ``Enforced`` of policies: who decides by them, and why."""
+"""The condition ``Enforced`` of policies: their placement, and the reasons."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a folder, each problem with its place."""
+"""All problems of a folder, each with its place."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What status says of the connection to the policy server, as the control plane tried it."""
+"""The status of the connection to the policy server, as the control plane probes it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The status of policies, and of what they protect, among the other statuses."""
+"""Adds the status of policies, and of their targets, to the other statuses."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Status of each resource, as Kubernetes stores it, from what the passes found."""
+"""The status of each resource, as Kubernetes stores it, from the reports of the passes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, assert_never

@@ -1,4 +1,4 @@
-"""Listeners: what a server listens on and obeys, and what a client obeys."""
+"""Listeners: what a server listens on, and the configuration that a server or client follows."""
 
 from enum import Enum
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""What expressions read of a call (gRFC A106 and A103)."""
+"""The attributes of a call that expressions read (gRFC A106 and A103)."""
 
 import binascii
 import re

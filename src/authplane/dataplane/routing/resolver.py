@@ -1,4 +1,4 @@
-"""From the name of a Listener to everything that belongs to it: what to watch, and the whole once it is known."""
+"""Resolves the name of a Listener: what to watch, and the whole configuration once it is known."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field

@@ -1,4 +1,4 @@
-"""Which way a call takes through a tree: as JSON for programs, as a tree for people."""
+"""Describes how a call matches a tree: as JSON for programs, as a tree for people."""
 
 from typing import Any
 

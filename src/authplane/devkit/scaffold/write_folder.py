@@ -1,4 +1,4 @@
-"""Puts the files of a new folder where the user wants them, and overwrites nothing without being told to."""
+"""Writes the files of a new folder, and overwrites nothing without the user's consent."""
 
 from collections.abc import Mapping
 from pathlib import Path

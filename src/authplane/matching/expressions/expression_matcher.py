@@ -1,4 +1,4 @@
-"""Matchers that ask an expression."""
+"""Matchers that evaluate an expression."""
 
 from collections.abc import Hashable
 from typing import Final, Protocol, TypeAlias

@@ -1,4 +1,4 @@
-"""Which target a check is about: the route that a request took names it."""
+"""The target of a check, which the route of the request names."""
 
 from functools import lru_cache
 from typing import Final

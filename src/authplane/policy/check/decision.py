@@ -1,4 +1,4 @@
-"""What an authorization check concludes."""
+"""The decisions of a check."""
 
 from typing import TypeAlias
 

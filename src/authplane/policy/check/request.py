@@ -1,4 +1,4 @@
-"""The request that an authorization check is about."""
+"""The request of a check."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field

@@ -1,4 +1,4 @@
-"""Whose tokens are of use to policies."""
+"""The issuers whose tokens policies accept."""
 
 from collections.abc import Iterable
 
@@ -23,5 +23,5 @@ def followed_issuers(policies: Iterable[AnyPolicy], settings: Settings) -> tuple
 
 
 def names_of(issuers: Iterable[Issuer]) -> frozenset[str]:
-    """Return everything that issuers call themselves in tokens."""
+    """Return all ``iss`` values of issuers."""
     return frozenset(name for issuer in issuers for name in issuer.url.names())

@@ -1,4 +1,4 @@
-"""How many policies a namespace may have: who writes masses of them must not slow down the others."""
+"""Limits the number of policies in a namespace, so that no namespace slows down the others."""
 
 from collections import Counter, defaultdict
 

@@ -1,4 +1,4 @@
-"""Policies with what they refer to."""
+"""Policies with the objects that they refer to."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What rules grant, as they write it."""
+"""Reads the entries of rules: what they grant."""
 
 import re
 from collections.abc import Mapping

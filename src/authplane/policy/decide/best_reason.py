@@ -1,4 +1,4 @@
-"""Which reason explains a denial best, where several things kept a policy from granting a request.
+"""Picks the reason that explains a denial best, if several things kept a policy from granting a request.
 
 The decision log, `check`, `explain` and the body that the client gets all name this one. The order, the best first:
 

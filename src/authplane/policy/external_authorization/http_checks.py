@@ -1,4 +1,4 @@
-"""Questions over HTTP: the request's own method and path below a prefix; the status 200 allows."""
+"""Checks over HTTP: the request's own method and path below a prefix; the status 200 allows."""
 
 from collections.abc import Iterable
 from typing import Final

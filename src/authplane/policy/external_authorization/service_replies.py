@@ -1,4 +1,4 @@
-"""What an external service says to the client: as much of it as a proxy may pass on."""
+"""The reply of an external service to the client, as far as a proxy may forward it."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -1,4 +1,4 @@
-"""Questions over gRPC: Envoy's ``envoy.service.auth.v3``, from the other side."""
+"""Checks over gRPC: Envoy's ``envoy.service.auth.v3``, from the client's side."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What proves who sends a request."""
+"""The evidence of who sends a request."""
 
 from collections.abc import Collection
 from typing import Final, NamedTuple, Protocol, TypeAlias

@@ -1,4 +1,4 @@
-"""Whom policies trust to say who sends a request."""
+"""The issuers and trust domains that policies trust."""
 
 from collections.abc import Collection
 from typing import NamedTuple

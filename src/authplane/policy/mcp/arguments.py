@@ -1,7 +1,7 @@
 """Arguments that a lenient reader could take for others.
 
-A server that finds members whatever their case, such as one in Go, takes ``{"to": "alice", "TO": "mallory"}`` for
-mallory. So where a rule reads ``to``, a call with ``TO`` is ambiguous. What no rule reads is not looked at.
+A server that ignores the case of members, such as one in Go, takes ``{"to": "alice", "TO": "mallory"}`` for mallory. So
+if a rule reads ``to``, a call with ``TO`` is ambiguous. Members that no rule reads are not checked.
 """
 
 import unicodedata

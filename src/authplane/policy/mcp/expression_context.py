@@ -1,4 +1,4 @@
-"""What expressions see of a call, as ``request.mcp``."""
+"""The data of a call that expressions read as ``request.mcp``."""
 
 from collections.abc import Mapping
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What the headers of a request say, before anything is believed of its body."""
+"""Reads the headers of a request, before its body is trusted."""
 
 import re
 from collections.abc import Iterable, Mapping

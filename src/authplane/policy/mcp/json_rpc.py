@@ -1,4 +1,4 @@
-"""JSON-RPC messages to MCP servers, each of which has one reading or is refused."""
+"""Reads JSON-RPC messages to MCP servers; an ambiguous message is rejected."""
 
 import json
 import re

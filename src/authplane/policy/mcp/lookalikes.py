@@ -1,7 +1,7 @@
 """Names that a lenient reader could take for others.
 
-Some readers of JSON find members whatever their case, fold letters as Unicode does, stop at a NUL, or trim. So a
-member that is not one of a message but that any of them could take for one makes the message ambiguous.
+Some readers of JSON ignore the case of members, fold letters as Unicode does, stop at a NUL, or trim. So an unknown
+member that any of them could take for a known one makes the message ambiguous.
 """
 
 import unicodedata

@@ -1,4 +1,4 @@
-"""Why a request to an MCP server is not even judged."""
+"""Why a request to an MCP server is rejected before any policy."""
 
 from enum import StrEnum
 from typing import Final

@@ -1,4 +1,4 @@
-"""How large a message to an MCP server may be."""
+"""Size limits of messages to MCP servers."""
 
 from dataclasses import field
 from typing import Final

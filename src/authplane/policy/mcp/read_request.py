@@ -1,4 +1,4 @@
-"""Reads a request to an MCP server, once and for all rules."""
+"""Reads a request to an MCP server, once for all rules."""
 
 from collections.abc import Iterable
 

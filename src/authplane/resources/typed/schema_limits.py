@@ -1,4 +1,4 @@
-"""What a limit of the schema expects."""
+"""Checks the limits of the schema."""
 
 from collections.abc import Sized
 
@@ -19,7 +19,7 @@ from authplane.resources.typed.schema import (
 
 
 def breach(limit: Limit, value: object) -> str:
-    """Say what the limit expects if the value does not keep it; nothing if it does."""
+    """Say what the limit expects if the value breaks it; empty if it does not."""
     match limit:
         case Range(low, high):
             return f"a number from {low} to {high}" if isinstance(value, int) and not low <= value <= high else ""

@@ -1,4 +1,4 @@
-"""Asks a program on this machine, or one that it can reach, for one page: over TCP or a unix socket, without TLS."""
+"""Fetches one page of a program, here or on a reachable machine: over TCP or a unix socket, without TLS."""
 
 import asyncio
 import os

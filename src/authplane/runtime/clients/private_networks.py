@@ -1,4 +1,4 @@
-"""Keeps requests that others can direct away from machines that only we can reach."""
+"""Keeps requests whose target others choose away from machines that only we can reach."""
 
 from collections.abc import Iterable
 from ipaddress import ip_address

@@ -1,4 +1,4 @@
-"""Which process listens on a port, as far as Linux tells this user."""
+"""Finds the process that listens on a port, as far as this user may see it on Linux."""
 
 import shlex
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Which files there are below a folder.
+"""Lists the files below a folder.
 
-What leads out of the folder is not followed, and each folder is listed once.
+Links that lead out of the folder are not followed, and each folder is listed once.
 """
 
 import json

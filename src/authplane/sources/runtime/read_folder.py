@@ -1,7 +1,7 @@
 """Reads a folder of resources into a library.
 
-What leads out of the folder is not followed, what is no regular file is never opened for long, and what cannot be read
-is a finding, not an exception. The one exception is `FolderError`: there is no folder.
+Links that lead out of the folder are not followed, files that are not regular are never opened for long, and an
+unreadable file is a finding, not an exception. The one exception is `FolderError`: there is no folder.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""Tells when a folder has new content."""
+"""Watches a folder for new content."""
 
 import asyncio
 from collections.abc import AsyncGenerator

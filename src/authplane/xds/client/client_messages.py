@@ -1,4 +1,4 @@
-"""What goes over a client's streams, and what a session wants done."""
+"""Messages on a client's streams, and the effects of a session."""
 
 from typing import TypeAlias
 

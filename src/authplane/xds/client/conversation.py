@@ -1,4 +1,4 @@
-"""What a client and one server have said to each other, on the present stream and before it."""
+"""The state of a client's exchange with one server, on the current stream and before it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field

@@ -1,4 +1,4 @@
-"""Brings what a response says into the cache."""
+"""Applies a response to the cache."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Reads the resources of a response: which can be used, and everything that is wrong with the others."""
+"""Reads the resources of a response: those that can be used, and all problems of the others."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import field

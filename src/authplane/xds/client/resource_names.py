@@ -1,4 +1,4 @@
-"""Names of resources: plain ones, and ``xdstp:`` ones, which say whose they are."""
+"""Names of resources: plain ones, and ``xdstp:`` ones, which name their authority."""
 
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes, urlsplit

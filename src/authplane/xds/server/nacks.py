@@ -1,4 +1,4 @@
-"""NACKs: what a client refuses, and what it says. The text comes from outside: it is cut and escaped.
+"""NACKs: the resources that a client rejects, and its message. The message is not trusted: it is cut and escaped.
 
 `Rollout.answered` calls `note_nack` for each NACK; afterwards the rollout stops before it removes anything.
 """

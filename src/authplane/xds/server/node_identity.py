@@ -1,4 +1,4 @@
-"""Who a client is, by its verified certificate, and what of a snapshot is for it."""
+"""Identifies a client by its verified certificate, and selects its part of a snapshot."""
 
 from collections.abc import Collection
 from enum import Enum, StrEnum

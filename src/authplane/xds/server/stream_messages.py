@@ -1,4 +1,4 @@
-"""What goes over an xDS stream, and what a session reports, as plain values."""
+"""Messages of an xDS stream, and reports of a session, as plain values."""
 
 from collections.abc import Mapping
 from dataclasses import field

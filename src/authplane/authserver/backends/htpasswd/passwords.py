@@ -1,4 +1,4 @@
-"""Stored password hashes: what they are, what they cost, and whether a password fits one.
+"""Stored password hashes: their kinds, their cost, and whether a password matches one.
 
 Plain text is never a hash, and neither is DES: a line that is not recognised must not become a password by itself.
 """

@@ -1,4 +1,4 @@
-"""Asks an external service once, for commands that end."""
+"""Calls an external service once, for commands that exit."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Runs expensive computations beside the event loop, and not too many of them."""
+"""Runs a limited number of expensive computations beside the event loop."""
 
 import asyncio
 import sys

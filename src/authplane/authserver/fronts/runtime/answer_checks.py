@@ -1,4 +1,4 @@
-"""What every front does with a check: bytes in, bytes out, and never an allowance by accident."""
+"""Answers checks for every front: bytes in, bytes out, and a denial if anything fails."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What an ASGI application hears of its client: the body, in one piece or bit by bit, and that the client left."""
+"""Reads an ASGI client's messages: the body, whole or in pieces, and the disconnect."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -18,14 +18,14 @@ ROOM: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """Other bodies that are not complete take all the room; this one was given up."""
+    """Other incomplete bodies take all the space; this one was dropped."""
 
 
 NO_ROOM: Final = NoRoom()
 
 
 def whole_body(first: Message) -> bytes | None:
-    """Return the body if it came in one piece, as most do; None means that there is more to it."""
+    """Return the body if it came in one piece, as most do; None if there is more."""
     if first["type"] != "http.request" or first.get("more_body", False):
         return None
     body: bytes = first.get("body", b"")
@@ -33,7 +33,7 @@ def whole_body(first: Message) -> bytes | None:
 
 
 class Bodies:
-    """Reads bodies that come bit by bit, all of them within one room."""
+    """Reads bodies that come in pieces, all of them within one limit."""
 
     def __init__(self, *, largest: int, room: int = ROOM) -> None:
         self._largest = largest
@@ -42,11 +42,11 @@ class Bodies:
 
     @property
     def held(self) -> int:
-        """How many bytes are there of bodies that are not complete."""
+        """The number of bytes of incomplete bodies."""
         return self._held
 
     async def read(self, receive: Receive) -> bytes | NoRoom | None:
-        """Read a whole body; None means that the client left, and more than the largest is not waited for."""
+        """Read a whole body; None means that the client left. More than the largest size is not read."""
         first = await receive()
         body = whole_body(first)
         return await self.read_on(first, receive) if body is None else body

@@ -1,7 +1,7 @@
 """The authorization service as an ASGI application: gRPC over HTTP/2.
 
-HTTP checks are never served on the same port: gRPC says everything with the HTTP status 200, which an HTTP check takes
-for an allowance, and a client can choose the path and the content type that reach us.
+HTTP checks are never served on the same port: gRPC answers with the HTTP status 200, which an HTTP check takes for
+"allow", and a client can choose the path and the content type of a check.
 """
 
 import re

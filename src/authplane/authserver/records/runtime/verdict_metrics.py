@@ -1,4 +1,4 @@
-"""What is counted of decisions by policies, and of the issuers that they need."""
+"""Metrics of decisions by policies, and of the issuers that they need."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Backends that have a URL: one address, for which no Service and no EndpointSlice is needed."""
+"""Backends with a URL: one address, without a Service and EndpointSlices."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The Gateway that is there without a Gateway document: every Backend under ``/<namespace>/<name>``."""
+"""The default Gateway, without a Gateway document: every Backend under ``/<namespace>/<name>``."""
 
 from collections.abc import Mapping
 from typing import Final

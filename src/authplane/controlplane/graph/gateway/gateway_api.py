@@ -1,6 +1,6 @@
-"""Gateways, HTTPRoutes and Backends: what proxies serve of them, and what became of each.
+"""Builds what proxies serve of Gateways, HTTPRoutes and Backends, and the outcome of each.
 
-Without any Gateway there is one of our own, on a port of this machine, which leads to every Backend under
+Without any Gateway there is a default one, on a port of this machine, which leads to every Backend under
 ``/<namespace>/<name>``.
 """
 

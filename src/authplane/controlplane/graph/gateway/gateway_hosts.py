@@ -1,4 +1,4 @@
-"""The hosts of a listener: their routes, in order, and the documents that tell where to get tokens."""
+"""The hosts of a listener: their routes, in order, and the protected resource metadata (RFC 9728)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""HTTPRoutes: which listeners they attach to, and the hosts that come of it."""
+"""HTTPRoutes: the listeners that they attach to, and the resulting hosts."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

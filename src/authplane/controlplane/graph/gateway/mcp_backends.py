@@ -1,4 +1,4 @@
-"""Backends: where the requests for an MCP server go."""
+"""Backends: the destinations of requests to MCP servers."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What rules of HTTPRoutes match, and what they make of a URL."""
+"""The matches of HTTPRoute rules, and their URL rewrites."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

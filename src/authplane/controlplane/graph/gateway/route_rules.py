@@ -1,4 +1,4 @@
-"""Rules of HTTPRoutes: what they match and which backends share their requests."""
+"""Rules of HTTPRoutes: their matches, and the backends that share their requests."""
 
 import math
 from collections.abc import Iterator, Mapping

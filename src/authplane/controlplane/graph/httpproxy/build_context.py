@@ -1,4 +1,4 @@
-"""What a host is built from beside its own HTTPProxy."""
+"""The input for building a host, beside its own HTTPProxy."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What a route does: send requests on, redirect them or answer them."""
+"""Actions of routes: forward requests, redirect them or answer them."""
 
 import re
 from dataclasses import replace

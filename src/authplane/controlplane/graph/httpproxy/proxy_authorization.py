@@ -1,4 +1,4 @@
-"""Who authorizes requests: for the whole gateway, for a virtual host and for each of its routes."""
+"""The authorization of the whole gateway, of a virtual host and of each of its routes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What Contour refuses in fields that have no effect here: such a document is an error there, and so it is here."""
+"""Checks fields that have no effect here: what Contour rejects in them is an error here too."""
 
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -10,7 +10,7 @@ from authplane.resources.kinds.contour_unused import CookieRewritePolicy
 
 
 def refuse_in_host(virtual_host: VirtualHost, problems: Problems) -> None:
-    """Refuse what Contour would refuse in the CORS policy of a host."""
+    """Report what Contour would reject in the CORS policy of a host."""
     if virtual_host.cors_policy is None:
         return
     for index, origin in enumerate(virtual_host.cors_policy.allow_origin):
@@ -24,7 +24,7 @@ def refuse_in_host(virtual_host: VirtualHost, problems: Problems) -> None:
 
 
 def refuse_in_route(route: Route, problems: Problems) -> None:
-    """Refuse what Contour would refuse in the cookie rules of a route and its services."""
+    """Report what Contour would reject in the cookie rules of a route and its services."""
     with problems.at("cookieRewritePolicies"):
         _refuse_cookies(route.cookie_rewrite_policies, "route", problems)
     for index, service in enumerate(route.services):

@@ -1,4 +1,4 @@
-"""Paths as a proxy matches them: after it has made them canonical."""
+"""Canonical paths, as a proxy matches them."""
 
 import re
 from typing import Final

@@ -1,6 +1,6 @@
 """The routing graph: what the gateway does, in no proxy's vocabulary.
 
-Every value here is valid: what is not has been left out and reported.
+Every value here is valid: invalid parts have been left out and reported.
 """
 
 from collections.abc import Mapping

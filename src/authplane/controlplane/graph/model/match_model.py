@@ -1,4 +1,4 @@
-"""Which requests a route takes."""
+"""Matches: the requests that a route takes."""
 
 from enum import StrEnum
 from typing import TypeAlias

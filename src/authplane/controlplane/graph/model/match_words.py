@@ -1,4 +1,4 @@
-"""What a route matches, in words: different matches have different words."""
+"""Descriptions of matches: different matches have different descriptions."""
 
 import json
 import re

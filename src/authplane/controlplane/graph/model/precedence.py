@@ -1,4 +1,4 @@
-"""Which routes are looked at before which."""
+"""The precedence of routes."""
 
 from typing import Final, TypeAlias, assert_never
 

@@ -1,4 +1,4 @@
-"""Whether proxies accepted what a resource became."""
+"""Whether proxies accepted the configuration of a resource."""
 
 from collections.abc import Mapping
 from dataclasses import field

@@ -1,4 +1,4 @@
-"""Who may refer to objects of another namespace: ReferenceGrants."""
+"""ReferenceGrants: which objects may refer to objects of another namespace."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

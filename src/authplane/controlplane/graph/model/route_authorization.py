@@ -1,4 +1,4 @@
-"""Who authorizes a request: the values of the graph that become external authorization.
+"""The authorization of requests: the values of the graph that become ext_authz configuration.
 
 A route is `Unprotected`, `Disabled` or `Enforced`: there is no value that a forgotten case could leave open.
 """

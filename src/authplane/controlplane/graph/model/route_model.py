@@ -1,4 +1,4 @@
-"""What happens to the requests that a route takes."""
+"""Routes, and their actions."""
 
 from typing import TypeAlias
 

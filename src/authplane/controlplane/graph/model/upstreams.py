@@ -1,6 +1,6 @@
-"""Where requests and checks are sent: the values of the graph that become clusters.
+"""The destinations of requests and checks: the values of the graph that become clusters.
 
-Every value here is valid: what is not has been left out and reported.
+Every value here is valid: invalid parts have been left out and reported.
 """
 
 from enum import StrEnum

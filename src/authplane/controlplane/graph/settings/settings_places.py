@@ -1,4 +1,4 @@
-"""Where the settings of the installation are: in an AuthplaneConfiguration, and in everything that Contour reads."""
+"""Finds the settings of the installation: in an AuthplaneConfiguration, and in everything that Contour reads."""
 
 from collections.abc import Iterator
 from typing import Final, TypeAlias

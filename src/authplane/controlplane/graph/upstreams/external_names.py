@@ -1,4 +1,4 @@
-"""Where ExternalName Services lead."""
+"""Checks the names that ExternalName Services point to."""
 
 import re
 from enum import StrEnum
@@ -34,7 +34,7 @@ _WRITTEN_OUT: Final = ("nip.io", "sslip.io", "xip.io")
 _METADATA: Final = frozenset(
     {"instance-data", "instance-data.ec2.internal", "metadata.goog", "metadata.google.internal"}
 )
-"""Names of what tells a machine in a cloud its credentials: they lead to addresses of the link."""
+"""Names of cloud metadata services, which give credentials to a machine: they lead to link-local addresses."""
 _METADATA_ADDRESSES: Final = frozenset({ip_address("100.100.100.200"), ip_address("fd00:ec2::254")})
 
 

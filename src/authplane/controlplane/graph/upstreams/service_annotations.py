@@ -1,4 +1,4 @@
-"""What Contour reads from the annotations of a Service that routes lead to."""
+"""Reads Contour's annotations of the Services of routes."""
 
 from dataclasses import replace
 from typing import Final

@@ -1,4 +1,4 @@
-"""TLS towards Services as BackendTLSPolicies have it."""
+"""TLS to Services by BackendTLSPolicies."""
 
 from dataclasses import field
 

@@ -1,4 +1,4 @@
-"""What a gRPC server grants without asking: an override that servers of ours understand, and others leave out."""
+"""What a gRPC server grants without a check: an override that our servers understand, and others skip."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final

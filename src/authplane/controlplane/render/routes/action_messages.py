@@ -1,4 +1,4 @@
-"""What a route does."""
+"""Renders the actions of routes."""
 
 import json
 import re

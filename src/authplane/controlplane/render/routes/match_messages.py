@@ -1,4 +1,4 @@
-"""What a route matches."""
+"""Renders the matches of routes."""
 
 from typing import assert_never
 

@@ -131,7 +131,7 @@ def _too_large(route: Route, common: Common) -> pb.Route:
     return message
 
 
-# --- Metadata
+# --- What is told
 
 
 def _metadata(authorization: str, more: Mapping[str, str]) -> base_pb2.Metadata:

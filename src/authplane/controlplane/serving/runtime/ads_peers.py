@@ -1,4 +1,4 @@
-"""The names in the certificate that a client of ours has shown, and that grpcio has verified."""
+"""The names in a client's certificate, which grpcio has verified."""
 
 from pathlib import Path
 from typing import Final, assert_never

@@ -1,4 +1,4 @@
-"""What the control plane counts while it runs."""
+"""Counters of the control plane."""
 
 from bisect import bisect_left
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The control plane of one folder: what changes there, and with the keys of issuers, reaches every proxy."""
+"""The control plane of one folder: it sends changes of the folder and of issuer keys to every proxy."""
 
 import asyncio
 import json

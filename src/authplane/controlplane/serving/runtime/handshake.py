@@ -1,7 +1,7 @@
 """One attempt to reach an HTTP/2 server as Envoy would: connect, TLS with our certificate, and the first frame.
 
-With TLS 1.3 a client's handshake is complete before the server has judged its certificate. So the attempt goes on until
-the server has sent its first frame, which it does only for clients that it accepts.
+With TLS 1.3 a client's handshake is complete before the server has verified its certificate. So the attempt continues
+until the server has sent its first frame, which it does only for clients that it accepts.
 """
 
 import asyncio

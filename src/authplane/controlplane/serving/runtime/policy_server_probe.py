@@ -1,4 +1,4 @@
-"""Whether the policy server accepts us, tried from here as Envoy does it."""
+"""Probes from here whether the policy server accepts us, as Envoy connects to it."""
 
 import json
 from collections.abc import Callable, Mapping

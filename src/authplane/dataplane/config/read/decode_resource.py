@@ -1,4 +1,4 @@
-"""Resources as they come over the stream to our values, or to everything that is wrong with them."""
+"""Decodes received resources into values, or into all of their problems."""
 
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.endpoint.v3 import endpoint_pb2

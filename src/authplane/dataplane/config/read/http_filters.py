@@ -1,4 +1,4 @@
-"""The filters of a connection manager, and what routes override of them (gRFC A39)."""
+"""The filters of a connection manager, and their overrides on routes (gRFC A39)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

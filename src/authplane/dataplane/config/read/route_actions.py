@@ -1,4 +1,4 @@
-"""What routes do: clusters and their weights, time limits, and what gRPC reads of the rest."""
+"""Actions of routes: clusters and their weights, timeouts, and the other fields that gRPC reads."""
 
 from collections.abc import Mapping
 from typing import Final

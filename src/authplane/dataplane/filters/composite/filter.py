@@ -1,4 +1,4 @@
-"""The filter: its configuration, and what it does with a call."""
+"""The composite filter: its configuration, and how it decides a call."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What an authorization service says of a call."""
+"""The decision of an authorization service about a call."""
 
 from typing import TypeAlias
 

@@ -1,4 +1,4 @@
-"""The trace that a call is part of, as it goes with a check."""
+"""The trace of a call, as a check carries it."""
 
 import re
 from typing import Final

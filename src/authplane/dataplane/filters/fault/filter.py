@@ -1,4 +1,4 @@
-"""The filter: its configuration, and what it does with a call."""
+"""The fault filter: its configuration, and how it decides a call."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The filter: its configuration, and what it does with a call."""
+"""The rbac filter: its configuration, and how it decides a call."""
 
 from dataclasses import field
 from enum import Enum

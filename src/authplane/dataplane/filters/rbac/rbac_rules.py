@@ -1,4 +1,4 @@
-"""Rules about calls, and whether a call keeps them.
+"""Rules about calls, and whether a call matches them.
 
 Permissions and principals are made of the same rules: what a call does, and who makes it.
 """

@@ -1,4 +1,4 @@
-"""``Router`` to our value; its fields do not count."""
+"""``Router`` to our value; its fields are ignored."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What the filters of servers and channels are built with: chance, clocks, counters and a log."""
+"""The dependencies of filters: randomness, clocks, counters and a log."""
 
 import logging
 import threading

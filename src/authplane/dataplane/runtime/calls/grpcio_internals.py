@@ -1,4 +1,4 @@
-"""What grpcio has and does not document; there are no types for it."""
+"""Undocumented parts of grpcio; they have no types."""
 
 from importlib import import_module
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Our own address of a connection: grpcio tells it only to those who debug, through channelz."""
+"""Our own address of a connection: grpcio shows it only through channelz, its debugging interface."""
 
 import json
 from base64 import b64decode

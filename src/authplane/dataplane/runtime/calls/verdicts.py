@@ -1,6 +1,6 @@
 """The verdict of a call's filters, for threads and for event loops.
 
-A filter that raises, or returns no verdict, refuses the call.
+A filter that raises, or returns no verdict, denies the call.
 """
 
 import contextlib

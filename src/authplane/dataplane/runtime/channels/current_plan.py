@@ -1,4 +1,4 @@
-"""The plan that a channel obeys at the moment; calls wait for the first one."""
+"""The current plan of a channel; calls wait for the first one."""
 
 import asyncio
 import logging

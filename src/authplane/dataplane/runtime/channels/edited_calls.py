@@ -1,7 +1,7 @@
 """Calls whose responses filters change, as clients see them.
 
-There are two: grpcio's calls have other methods with threads than on event loops, and those of loops must be subclasses
-of its own.
+There are two classes: grpcio's calls have other methods with threads than on event loops, and those of loops must be
+subclasses of its own.
 """
 
 from collections.abc import AsyncIterator, Callable, Generator

@@ -1,8 +1,8 @@
 """A channel with filters for threads.
 
-`bind_call` decides where a call goes. This and `aio_channel` have what grpcio's two kinds of channel do not share: to
-make a call with threads may block, and returns a response, a future or an iterator, or raises; on an event loop a call
-object is there at once, and is awaited.
+`bind_call` decides where a call goes. This module and `aio_channel` contain what differs between grpcio's two kinds of
+channel: with threads, making a call may block, and returns a response, a future or an iterator, or raises; on an event
+loop it returns a call object at once, which is awaited.
 """
 
 from collections.abc import Callable, Iterator

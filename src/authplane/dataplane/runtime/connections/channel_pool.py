@@ -1,4 +1,4 @@
-"""Channels that are kept: equal keys share one, updates keep it, and its last call may end on it."""
+"""Shared channels: equal keys share one, updates keep it, and it stays open until its last call has ended."""
 
 import asyncio
 import contextlib

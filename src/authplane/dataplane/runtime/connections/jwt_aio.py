@@ -1,4 +1,4 @@
-"""Tokens for the calls of channels on event loops; `jwt_calls` has what becomes of a call."""
+"""Tokens for the calls of channels on event loops; `jwt_calls` decides what happens to a call."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

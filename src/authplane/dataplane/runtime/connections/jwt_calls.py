@@ -1,4 +1,4 @@
-"""What the answer of a token file means for a call, on any kind of channel."""
+"""What the result of a token file means for a call, on any kind of channel."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
-"""How asynchronous servers end.
+"""Stops asynchronous servers, and detects those that ended by themselves.
 
-grpcio ends one whose client sends a path that is not UTF-8: another takes its place, and only ours has not ended.
+grpcio ends a server whose client sends a path that is not UTF-8: another takes its place, and only ours has not ended.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from authplane.runtime.child_processes import place_of
 
 _log: Final = logging.getLogger("authplane.grpc")
 _LOOK: Final = 0.1
-"""How often a server is looked after, in seconds."""
+"""Seconds between two checks of a server."""
 
 
 class AioEnds:
-    """The part of a server that can be waited for."""
+    """The part of a server that callers wait for."""
 
     _ended: asyncio.Event
 
@@ -33,7 +33,7 @@ class AioEnds:
 
 
 async def crashed(server: grpc.aio.Server) -> bool:
-    """Wait for the end of a server; tells whether it ended by itself."""
+    """Wait for the end of a server; tell whether it ended by itself."""
     try:
         # Only a wait with a limit reports the end; it returns whether the limit was reached.
         while await server.wait_for_termination(_LOOK):

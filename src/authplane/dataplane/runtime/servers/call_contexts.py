@@ -1,6 +1,6 @@
 """Contexts of calls whose metadata filters have changed, as handlers see them.
 
-There are two: on an event loop the same methods are coroutines, and messages are read and written through the context.
+There are two classes: on an event loop the same methods are coroutines, and the context reads and writes messages.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""All handlers of a server, behind its gate: what servers with threads and with an event loop have in common."""
+"""All handlers of a server, behind its gate: what servers with threads and with an event loop share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence

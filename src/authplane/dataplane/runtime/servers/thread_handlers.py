@@ -1,8 +1,8 @@
 """Handlers of a server with threads, behind a gate.
 
-What filters make of a call is decided in `gated_handlers`. This and `aio_handlers` have how a handler is called: with
-threads it takes and returns iterators and ends a call with an exception, and grpcio checks nothing of a handler that an
-interceptor has put in its place; on an event loop it may be a coroutine, an asynchronous generator or made for threads.
+`gated_handlers` decides what filters do with a call. This module and `aio_handlers` contain how a handler is called:
+with threads it takes and returns iterators and ends a call with an exception, and grpcio checks nothing of a handler
+that an interceptor has replaced; on an event loop it may be a coroutine, an asynchronous generator or made for threads.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What servers that xDS configures have in common, with threads or with an event loop."""
+"""What servers that xDS configures share, with threads or with an event loop."""
 
 import logging
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""Where a bootstrap comes from: a file, a variable, or the program itself."""
+"""Finds the bootstrap: in a file, in a variable, or from the program itself."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""One stream to an xDS server, from the first attempt to reach it until its end."""
+"""One stream to an xDS server, from the first connection attempt to its end."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Signed tokens in their compact form: how they are taken apart before anything in them is believed."""
+"""Parses signed tokens in compact form, before anything in them is trusted."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import field

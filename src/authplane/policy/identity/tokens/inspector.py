@@ -1,4 +1,4 @@
-"""Verifies tokens as they come: a few again and again, and now and then many bad ones."""
+"""Inspects the tokens of requests: remembers valid ones, and limits the work for invalid ones."""
 
 from collections.abc import Callable, Container
 from math import ceil

@@ -1,4 +1,4 @@
-"""Keeps the keys of an issuer: a state machine that takes what was fetched, and says what to fetch when.
+"""Keeps the keys of an issuer: a state machine that takes fetched documents, and says what to fetch when.
 
 Times are seconds on a clock that never goes back; how far they are spread is an argument too.
 """

@@ -1,4 +1,4 @@
-"""What happens with an issuer, for logs, metrics and alerts."""
+"""Events of an issuer, for logs, metrics and alerts."""
 
 from typing import TypeAlias
 

@@ -1,4 +1,4 @@
-"""How long an answer may be kept, as HTTP says it."""
+"""How long a response may be cached, by HTTP's headers."""
 
 import re
 from typing import Final
@@ -8,14 +8,14 @@ from authplane.core.values import dataclass
 SHORTEST: Final = 60.0
 LONGEST: Final = 24 * 3600.0
 USUAL: Final = 600.0
-"""When the issuer says nothing."""
+"""Used if the issuer sends no lifetime."""
 
 _MAX_AGE: Final = re.compile(r'max-age="?([0-9]{1,12})"?')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How short and how long an issuer can make us keep what it publishes, in seconds."""
+    """The shortest and longest time that an issuer can make us keep what it publishes, in seconds."""
 
     shortest: float = SHORTEST
     longest: float = LONGEST

@@ -1,4 +1,4 @@
-"""What comes of looking at a token."""
+"""The outcomes of inspecting a token."""
 
 from collections.abc import Mapping
 from dataclasses import field

@@ -1,4 +1,4 @@
-"""Headers in which proxies tell origins who a client is. Nothing here reads them; a client's own must not go on."""
+"""Headers in which proxies pass a client's identity to origins. We never read them, and remove a client's own."""
 
 from collections.abc import Iterable
 from typing import Final

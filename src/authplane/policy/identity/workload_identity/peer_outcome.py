@@ -1,4 +1,4 @@
-"""What comes of asking who a peer is."""
+"""The outcomes of identifying a peer."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""SPIFFE ids: one spelling each, compared to the letter."""
+"""SPIFFE ids: each has one spelling, and they are compared exactly."""
 
 import re
 from typing import Final

@@ -1,7 +1,7 @@
 """Reviews ServiceAccount tokens with the cluster: which reviews to make, to cache and to skip.
 
-Only the cluster can tell that an account or a pod is gone. Who performs `ReviewToken` sends its outcome back; nothing
-here waits.
+Only the cluster knows that an account or a pod is gone. The caller performs `ReviewToken` and returns its outcome;
+nothing here waits.
 """
 
 from collections import OrderedDict

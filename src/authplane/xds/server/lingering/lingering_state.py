@@ -1,4 +1,4 @@
-"""Remembers what one client has accepted of extensions, and until when it keeps what is gone from them."""
+"""Remembers the extensions that one client has accepted, and until when it keeps removed parts of them."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -271,7 +271,7 @@ async def _drain(envoy: Envoy, grace: float) -> None:
         async with asyncio.timeout(grace):
             for order in ("/healthcheck/fail", "/drain_listeners"):
                 await envoy.admin(order, method="POST")
-            while await _busy(envoy):  # noqa: ASYNC110 (Envoy tells nobody when it has finished)
+            while await _busy(envoy):  # noqa: ASYNC110 (Envoy does not report when it has finished)
                 await asyncio.sleep(_POLL)
 
 

@@ -1,7 +1,7 @@
-"""The worker's side of the pyvoy front: what runs inside Envoy, made from the environment.
+"""The worker of the pyvoy front: it runs inside Envoy, configured by the environment.
 
-The process that starts a worker gives it the plan of the server, and says which front of it to serve. A factory,
-named by its import path, makes the parts: it is given the plan and may keep tasks of its own while it serves.
+The parent process passes the plan of the server and the name of the front to serve. A factory, named by its import
+path, builds the parts from the plan; it may keep tasks of its own while it serves.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""What workers show to their clients: files of their own, made from those of the user."""
+"""Certificate files of workers, made from those of the user."""
 
 import asyncio
 import os

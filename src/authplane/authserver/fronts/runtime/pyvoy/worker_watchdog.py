@@ -1,4 +1,4 @@
-"""Notices a worker that hangs: one that does not answer, and does nothing either."""
+"""Detects a worker that hangs: it does not answer and uses no processor time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
