@@ -28,7 +28,7 @@ Test: TypeAlias = Callable[[S], bool]
 
 
 def as_search(matcher: Matcher[S, A]) -> Search[S, A]:
-    """Return what finds the action that a subject leads to; raises `ValueError` for a tree that keeps matching."""
+    """Return a function that finds the action of a subject; raises `ValueError` for a tree that keeps matching."""
     ready: _Ready[S, A] = _Ready()
     return ready.tree(matcher)
 

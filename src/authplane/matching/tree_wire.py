@@ -52,7 +52,7 @@ _DEEPEST_PREDICATE: Final = 100
 
 
 class ValueType(Enum):
-    """What an input gives and a matcher takes: only the same fit together."""
+    """The type of an input's value and of a matcher's argument: they must be equal."""
 
     TEXT = "a text"
     CEL = "the attributes of CEL"

@@ -12,7 +12,7 @@ from authplane.policy.check.request import Request
 
 
 class Mode(StrEnum):
-    """What the test backend allows."""
+    """The requests that the test backend allows."""
 
     ALL = "all"
     """Every request."""
@@ -24,9 +24,9 @@ class Mode(StrEnum):
 class TestServer:
     """Echoes the context of a request in headers: to the origin when it allows, to the client when it denies.
 
-    It keeps its usual answers, which takes a check from 13 to 6 µs. Contexts come from the configuration: there are few
-    of them, and so there are few answers. Names of headers come from clients, who could send ever new ones: answers
-    about them are made and forgotten.
+    It caches its usual answers, which takes a check from 13 to 6 µs. Contexts come from the configuration: there are
+    few of them, and so there are few answers. Names of headers come from clients, which could always send new ones:
+    answers about them are not cached.
     """
 
     __test__: ClassVar = False
@@ -34,7 +34,7 @@ class TestServer:
 
     def __init__(self, *, mode: Mode = Mode.ALL) -> None:
         self._part = _part(mode)
-        """What a path must contain."""
+        """The text that a path must contain."""
         self._usual_allow = lru_cache(maxsize=1024)(_allow)
         self._usual_deny = lru_cache(maxsize=1024)(partial(_deny, mode))
 

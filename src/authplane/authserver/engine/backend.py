@@ -10,7 +10,7 @@ from authplane.policy.verdicts.effects import Effect, Outcome
 from authplane.policy.verdicts.verdict import Verdict
 
 Judgement: TypeAlias = Decision | Verdict
-"""A decision, or a decision with what it rests on, from a backend that can say so."""
+"""A decision, or a decision with its grounds, from a backend that reports them."""
 JudgementFlow: TypeAlias = Generator[Effect, Outcome, Judgement]
 
 
@@ -19,7 +19,7 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """What logs call it."""
+        """The name in logs."""
 
     def decide(self, request: Request, now: datetime) -> Judgement | JudgementFlow:
         """Decide one request: at once, or in a flow that requires an effect first."""

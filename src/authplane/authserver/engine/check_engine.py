@@ -27,13 +27,13 @@ class Answer(NamedTuple):
     """A serialized CheckResponse."""
     request: Request | Malformed
     decision: Decision
-    """What the reply says."""
+    """The decision in the reply."""
     backend: str = ""
     """The name of the backend that decided; `NOBODY` if a choice picked none."""
     verdict: Verdict | None = None
-    """What the decision rests on, if the backend says so.
+    """The grounds of the decision, if the backend reports them.
 
-    Its own decision is another one where a proxy could not have obeyed that.
+    Its own decision differs if a proxy could not have applied it.
     """
 
 
@@ -47,7 +47,7 @@ class Pending(NamedTuple, Generic[T]):
     flow: Generator[Effect, Outcome, T]
     """Raises only what the backend raises."""
     decision_id: str = ""
-    """What the log calls the decision, also if there is none in the end."""
+    """The id of the decision in the log, even if there is none in the end."""
 
 
 class Failed(NamedTuple):

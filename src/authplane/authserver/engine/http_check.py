@@ -75,11 +75,11 @@ class HttpAnswer:
     body: bytes = b""
     request: Request | Malformed
     decision: Decision
-    """What the response says."""
+    """The decision in the response."""
     backend: str = ""
     """The name of the backend that decided; `NOBODY` if a choice picked none."""
     verdict: Verdict | None = None
-    """What the decision rests on, if the backend says so."""
+    """The grounds of the decision, if the backend reports them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ class Replies:
         return len(self._equal)
 
     def find(self, decision: Decision) -> Reply:
-        """Return what is sent for a decision, and keep it if that may be."""
+        """Return the reply for a decision, and cache it if possible."""
         known = self._equal.get(decision)
         if known is not None:
             return known

@@ -54,7 +54,7 @@ class CheckParser:
         http = attributes.request.http
         method, host = http.method, http.host
         path, _, _ = http.path.partition("?")
-        # One look at all three, and a quick one, which only saves time: what is fit is the rule of `_fault`.
+        # One quick test of all three, which only saves time: `_fault` has the rules.
         text = f"{method}{path}{host}"
         if not (method and path.startswith("/") and text.isascii() and text.isprintable() and " " not in text):
             reason = _fault(method, path, host)
@@ -74,7 +74,7 @@ class CheckParser:
         return partly_read(reader, attributes, method, host, path, known)
 
     def _header_fault(self, http: _Http) -> str:
-        """Say what is wrong with the headers; a message with neither form of them cannot come from a proxy."""
+        """Say what is wrong with the headers; a message without headers in either form cannot come from a proxy."""
         names = [*http.headers, *(header.key for header in http.header_map.headers)]
         if not names and not http.HasField("header_map"):
             return "the request has no headers"
@@ -92,9 +92,9 @@ class CheckParser:
 
 
 def with_context(body: bytes, key: str, value: str) -> bytes:
-    """Add to a serialized CheckRequest what its context says; what it says there itself goes before."""
+    """Add an entry to the context of a serialized CheckRequest; the request's own entry takes precedence."""
     said = attribute_context_pb2.AttributeContext(context_extensions={key: value})
-    # Messages one after the other are one message, in which what comes later counts.
+    # Concatenated messages are one message, in which later fields win.
     return pb.CheckRequest(attributes=said).SerializeToString() + body
 
 

@@ -33,5 +33,5 @@ def reached_placings(graph: Graph) -> Mapping[RequestTarget, Placing | None]:
 
 
 def routed_targets(built: Built) -> tuple[RequestTarget, ...]:
-    """Return every target that documents lead to, checked or not, be it served at the moment or not."""
+    """Return every target of a route, checked or not, served at the moment or not."""
     return (*built.gateways.ways, *(RequestTarget(backend=server.ref) for server in built.graph.grpc_servers))

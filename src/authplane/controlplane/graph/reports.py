@@ -108,7 +108,7 @@ def condition_type(reason: str, path: Path = ()) -> str:
 
 
 def in_contours_words(problem: Problem) -> bool:
-    """Tell whether a problem of a field says by itself which field, and just as Contour says it."""
+    """Tell whether the message of a problem names the field itself, as Contour's message does."""
     return problem.message.startswith(_CONTOURS_WORDS)
 
 
@@ -123,6 +123,6 @@ class Reports:
         return self._by_ref.setdefault(ref, Problems())
 
     def found(self) -> Mapping[Ref, tuple[Problem, ...]]:
-        """Return what was found, by resource, in name order; resources without a problem are left out."""
+        """Return the problems by resource, in name order; resources without a problem are left out."""
         found = {ref: tuple(problems) for ref, problems in self._by_ref.items() if problems}
         return MappingProxyType({ref: found[ref] for ref in sorted(found)})

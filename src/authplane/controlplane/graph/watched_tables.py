@@ -10,7 +10,7 @@ from authplane.resources.documents import Resources
 _WATCHED: Final = (
     "services", "secrets", "endpoint_slices", "proxies", "extension_services", "delegations", "grants"
 )  # fmt: skip
-"""What builds look at piece by piece. What else they look at belongs to what all builds have in common."""
+"""The tables that builds read piece by piece. All other input is common to all builds."""
 
 
 def tables_of(resources: Resources) -> dict[str, Mapping[Any, Any]]:
@@ -19,6 +19,6 @@ def tables_of(resources: Resources) -> dict[str, Mapping[Any, Any]]:
 
 
 def with_tables(resources: Resources, tables: Tables) -> Resources:
-    """Return the resources with these tables in the place of their own."""
+    """Return the resources with these tables instead of their own."""
     changed: dict[str, Any] = {name: tables[name] for name in _WATCHED}
     return replace(resources, **changed)

@@ -11,7 +11,7 @@ from authplane.sources.document_versions import Loaded
 def rekeyed(before: Generation | None, loaded: Loaded, keys: Mapping[str, str]) -> Generation | None:
     """Return what `build_generation` would, if the documents and the issuers with keys are those of ``before``.
 
-    Who enforces a rule depends on whose keys there are, and not on the keys: so the graph stays as it is.
+    Placement depends on which issuers have keys, not on the keys: so the graph stays as it is.
     """
     if before is None or before.loaded is not loaded or before.built.graph.keys.keys() != keys.keys():
         return None

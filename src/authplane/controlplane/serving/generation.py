@@ -42,7 +42,7 @@ class Generation:
     compiler: PolicyCompiler = field(repr=False)
     snapshots: Snapshots = field(repr=False)
     told: RememberedEnforcement = field(default_factory=RememberedEnforcement, repr=False)
-    """What statuses said of policies before."""
+    """The conditions of policies in earlier statuses."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -50,7 +50,7 @@ class Generation:
         return self.snapshots.current
 
     def edition(self, envoy: Release | None) -> Snapshot:
-        """Return what proxies of a release get; None is for those that do not say it, and for old ones."""
+        """Return the snapshot for proxies of a release; None is for old proxies and those that report no release."""
         return self.snapshots.of(envoy)
 
     @property
@@ -69,7 +69,7 @@ class Generation:
 
     @property
     def routed(self) -> tuple[RequestTarget, ...]:
-        """The targets that documents lead to, whether requests are checked there or not."""
+        """The targets of routes, whether requests are checked there or not."""
         return routed_targets(self.built)
 
     def status(
@@ -131,11 +131,11 @@ def build_generation(
 
 
 Difference: TypeAlias = dict[str, list[str]]
-"""What changed for proxies, in words: ``{"routes changed": ["https/a.example"]}``."""
+"""The changes for proxies, described: ``{"routes changed": ["https/a.example"]}``."""
 
 
 def differences(before: Snapshot | None, after: Snapshot) -> Difference:
-    """Name what proxies will see change."""
+    """Describe the changes that proxies will get."""
     found: Difference = {}
     for type_url in TypeUrl:
         old = before.resources(type_url) if before else {}

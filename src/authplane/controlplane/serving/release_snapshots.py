@@ -18,7 +18,7 @@ _USUAL: Final = first_alike(CURRENT)
 class _Edition:
     snapshot: Snapshot
     bodies: Bodies
-    """What it was made of, which the next generation may need again."""
+    """The serialized parts, which the next generation may need again."""
 
 
 class Snapshots:
@@ -34,11 +34,11 @@ class Snapshots:
         self.current: Final = self._make(_USUAL)
 
     def carried(self) -> dict[Release | None, _Edition]:
-        """Return what the next generation may share."""
+        """Return the snapshots that the next generation may share."""
         return dict(self._made)
 
     def of(self, envoy: Release | None) -> Snapshot:
-        """Return what proxies of a release get; None is for those that do not say it, and for old ones."""
+        """Return the snapshot for proxies of a release; None is for old proxies and those that report no release."""
         known = known_release(envoy) if envoy is not None else None
         first = first_alike(known) if known is not None else None
         if first in self._made:

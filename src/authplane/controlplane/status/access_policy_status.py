@@ -26,7 +26,7 @@ from authplane.resources.mcp_places import McpHost, McpUrl, mcp_place
 MOST_CONDITIONS: Final = 8
 
 Key: TypeAlias = tuple[object, ...]
-"""What tells ancestors apart."""
+"""The identity of an ancestor."""
 
 _LONGEST_MESSAGE: Final = 32_768
 _GATEWAY: Final = "gateway.networking.k8s.io"
@@ -53,7 +53,7 @@ class Ancestor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """What to store, and what found no room."""
+    """What to store, and what did not fit."""
 
     ancestors: list[dict[str, Any]]
     changed: bool
@@ -156,7 +156,7 @@ def _conditions(
 
 
 def _effect(at: Standing, standing: PolicyStanding) -> str:
-    """Say what a policy does that is not accepted."""
+    """Describe the effect of a policy that is not accepted."""
     if at.reason == "TargetNotFound":
         return "The target does not exist. Add it, or correct targetRefs."
     return _IN_SHADOW if standing.shadow else _DENIES

@@ -14,7 +14,7 @@ from authplane.policy.rules.rule_model import Unusable
 
 LONGEST_MESSAGE: Final = 1024
 _ROOM: Final = 48
-"""What is kept free for saying that there is more."""
+"""Space for saying that there is more."""
 
 _UNASKED: Final = "gRPC servers and Envoys before 1.38 evaluate no policies in shadow mode"
 
@@ -22,7 +22,7 @@ _Entry: TypeAlias = tuple[str, str]
 
 
 def enforced_condition(standing: PolicyStanding, at: Standing, policies: Policies, passages: TargetRoutes) -> Condition:
-    """Say who enforces a policy at one of its targets; one that is not accepted denies there, or is nowhere."""
+    """Return the placement of a policy at one of its targets; if it is not accepted, it denies or has no effect."""
     if standing.shadow:
         return _condition("Enforced", False, "Shadow", _shadowed(at, passages))
     if policies.closed:

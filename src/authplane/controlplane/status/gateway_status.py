@@ -34,7 +34,7 @@ from authplane.resources.service_endpoints import NO_ENDPOINTS
 from authplane.xds.server.served_types import TypeUrl, XdsName
 
 CONTROLLER: Final = "authplane.dev/controller"
-"""Who we are in statuses of the Gateway API."""
+"""Our controller name in statuses of the Gateway API."""
 _VERSIONS: Final = {
     "Backend": "agentic.networking.x-k8s.io/v1alpha1",
     "Gateway": "gateway.networking.k8s.io/v1",
@@ -59,7 +59,7 @@ def build_gateway_status(
 
 @dataclass(frozen=True, slots=True)
 class _Build:
-    """What statuses are built from."""
+    """The input of statuses."""
 
     resources: Resources
     gateways: Gateways
@@ -192,7 +192,7 @@ class _Build:
         return _unless("ResolvedRefs", Fault(errors[0].reason, words))
 
     def _resolved_refs(self, ref: Ref) -> Condition:
-        """Say that all references were found, and in the message whether one leads to a Service without endpoints.
+        """Report that all references were found, and in the message whether one leads to a Service without endpoints.
 
         Conditions of the Gateway API have no list of warnings.
         """

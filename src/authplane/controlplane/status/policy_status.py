@@ -38,7 +38,7 @@ _GROUP: Final = "agentic.networking.x-k8s.io"
 
 
 class Observed(NamedTuple):
-    """What is known about policies besides the documents."""
+    """The state of policies besides the documents."""
 
     passages: Callable[[], TargetRoutes]
     """Finds the targets that requests reach, with their policies."""

@@ -53,7 +53,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerStatus:
-    """What is known of a listener of a Gateway."""
+    """The status of a listener of a Gateway."""
 
     name: str
     attached_routes: int
@@ -62,7 +62,7 @@ class ListenerStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParentStatus:
-    """What is known of a route at one of the Gateways that it names."""
+    """The status of a route at one of its Gateways."""
 
     ref: tuple[tuple[str, str | int], ...]
     """The ``parentRef`` as it was written, field by field."""
@@ -71,7 +71,7 @@ class ParentStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AncestorStatus:
-    """What is known of a policy at one of the targets that it names."""
+    """The status of a policy at one of its targets."""
 
     ref: tuple[tuple[str, str | int], ...]
     conditions: tuple[Condition, ...]
@@ -79,7 +79,7 @@ class AncestorStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What is known of one resource."""
+    """The status of one resource."""
 
     ref: Ref
     api_version: str
@@ -89,7 +89,7 @@ class Status:
     parents: tuple[ParentStatus, ...] = ()
     ancestors: tuple[AncestorStatus, ...] = ()
     stored: tuple[StoredAncestor, ...] = ()
-    """What the document says of ancestors, in which entries of other controllers are to stay."""
+    """The stored ancestors of the document, in which entries of other controllers must stay."""
 
 
 def build_status(

@@ -184,7 +184,7 @@ def needs_write(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
 
 
 def merged_status(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what to store: our fields and conditions, among those of others, which stay as they are."""
+    """Return what to store: our fields and conditions; those of other controllers stay as they are."""
     mine = {condition["type"]: condition for condition in ours.get("conditions", ())}
     conditions = []
     for old in stored.get("conditions") or ():

@@ -17,7 +17,7 @@ _ALLOWED: Final = "is allowed (unprotectedBackends: Allow). Add an AccessPolicy 
 def unprotected_backends(policies: Policies, routed: Iterable[RequestTarget]) -> tuple[Ref, ...]:
     """Return the Backends that some request reaches without a policy, neither theirs nor one of the Gateway, sorted.
 
-    ``routed`` are the targets that requests come to. One that nothing leads to counts if it has no policy itself.
+    ``routed`` are the targets that requests reach. A Backend that no request reaches counts if it has no policy itself.
     """
     return tuple(_open_ways(policies, routed))
 
@@ -34,7 +34,7 @@ def unprotected_problems(policies: Policies, routed: Iterable[RequestTarget]) ->
 
 
 def _open_ways(policies: Policies, routed: Iterable[RequestTarget]) -> dict[Ref, str]:
-    """Return the Backends, sorted, with words for the ways that lead to each without a policy, if others have one."""
+    """Return the Backends, sorted, with the targets that have no policy, if other targets of the Backend have one."""
     bare = {
         aim.ref
         for aim, attachment in policies.attachments.items()

@@ -41,7 +41,7 @@ UNRESOLVED: Final = frozenset({"RefNotPermitted", "BackendNotFound", "IssuerUnre
 """Problems of what a policy refers to: the policy applies, and what depends on them is not granted."""
 STATUS_FULL: Final = "StatusFull"
 CONTROLLER: Final = "authplane.dev/controller"
-"""Who we are in the status of a policy."""
+"""Our controller name in the status of a policy."""
 MOST_ANCESTORS: Final = 16
 _CROWDED: Final = "LimitPerTargetExceeded"
 
@@ -135,9 +135,9 @@ class PolicyCompiler:
         self._attachments: AttachmentMemo = Memo()
 
     def compile(self, resources: Resources) -> Compiled:
-        """Compile what is in force.
+        """Compile the documents in force.
 
-        A policy that cannot be enforced as it was meant denies what it was meant to protect.
+        A policy that cannot be enforced as written denies all requests to its targets.
         """
         configuration = Problems()
         settings = read_settings(resources, self._options, configuration)
@@ -223,7 +223,7 @@ def _place(draft: Draft, work: _Pass) -> None:
 
 
 def _fits(draft: Draft, work: _Pass) -> bool:
-    """Tell whether nothing but what a document says by itself can keep a policy from being accepted."""
+    """Tell whether only the document itself, and no other document, can keep a policy from being accepted."""
     resources = work.resources
     return (
         all(exists(resources, aim) and not is_grpc(resources, aim.ref) for aim in draft.aims)
@@ -316,7 +316,7 @@ def _place_excess(excess: _Excess, work: _Pass) -> None:
 
 
 def _place_broken(work: _Pass) -> None:
-    """Let policies that cannot even be read deny what they were meant for, or all that they can have been meant for."""
+    """Let unreadable policies deny requests to their targets, or to every target that they may have."""
     for ref, targets in sorted(work.resources.broken_policies.items()):
         if targets is None:
             aims = all_in(work.resources, ref.namespace)

@@ -30,7 +30,7 @@ def unknown_in_rule(path: Path, rule: AccessRule, entries: tuple[Entry, ...]) ->
 
 
 def unknown_in_service(path: Path, service: ExternalService | None) -> Iterator[Unknown]:
-    """Return what an external service shall be sent that is not known."""
+    """Return the parts of a request that an external service should get and a gRPC server does not know."""
     if service is not None and service.most_body:
         yield (*path, "externalAuth", "forwardBody"), _BODY
 

@@ -19,7 +19,7 @@ from authplane.resources.kinds.agentic import AccessPolicy, AccessRule, External
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """What a document says, and what is wrong with it by itself."""
+    """The rules of a document, and its own problems."""
 
     ref: Ref
     generation: int
@@ -91,7 +91,7 @@ def build_excess(written: Written, most: int) -> Draft:
 
 
 def seniority_of(written: Written) -> tuple[str, str, str]:
-    """Return what policies are sorted by: the oldest first, then by name."""
+    """Return the sort key of a policy: the oldest first, then by name."""
     meta, ref = written.metadata, _ref(written)
     return (meta.creation_timestamp or _NEVER, f"{meta.namespace}/{meta.name}", ref.kind)
 

@@ -43,7 +43,7 @@ SKIP_BASE: Final = "SKIP_BASE_PROTOCOL_METHODS"
 _WIDER: Final = frozenset(
     {Doubt.CONSTANT, Doubt.NEGATION_ONLY, Doubt.ABSORBED_ERROR, Doubt.UNANCHORED, Doubt.ALL_OF_NOTHING}
 )
-"""Doubts about expressions that may be true for more requests than was meant."""
+"""Doubts about expressions that may be true for more requests than intended."""
 _MEMBERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "InlineTools": frozenset({"tools"}),
@@ -204,7 +204,7 @@ def _inline(written: AuthorizationEntry, problems: Problems) -> tuple[Inline, ..
 
 
 def _paths(written: tuple[PathRule, ...], problems: Problems) -> tuple[str, ...]:
-    """Return whole paths, and beginnings that end with ``*``, each once."""
+    """Return whole paths, and prefixes that end with ``*``, each once."""
     found: dict[str, None] = {}
     for index, each in enumerate(written):
         with problems.at("paths", index):

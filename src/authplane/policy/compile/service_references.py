@@ -17,7 +17,7 @@ GROUP: Final = "agentic.networking.x-k8s.io"
 
 _PATH: Final = re.compile(r"(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+")
 _STEPS: Final = re.compile(r"//|/\.{1,2}(?:/|\Z)|%(?:2[ef]|5c|25|00)|;", re.IGNORECASE)
-"""What servers merge, resolve, decode twice or leave out."""
+"""Parts of paths that servers merge, resolve, decode twice or drop."""
 
 
 def parse_external(written: ExternalAuth, namespace: str, problems: Problems) -> ExternalService | None:

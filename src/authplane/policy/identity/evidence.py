@@ -23,7 +23,7 @@ from authplane.policy.identity.workload_identity.workload_authorities import Clu
 from authplane.policy.identity.workload_identity.workload_tokens import Projected
 
 Token: TypeAlias = Verified | Refused | Absent | Unfit
-"""What the request's token proves, or why there is nothing that it proves."""
+"""What the request's token proves, or why it proves nothing."""
 
 _NAMES_NOBODY: Final = frozenset({Why.NO_CERTIFICATE, Why.NOT_ONE_URI, Why.NOT_SPIFFE})
 """Why a certificate, or its absence, says nothing about workloads: then a token alone can."""
@@ -63,7 +63,7 @@ class Identifier:
         return RequestEvidence(self, request, trusted, now)
 
     def for_shadows(self) -> "Identifier":
-        """Return who tells the same to policies in shadow: who shows them bad tokens is not blamed for it elsewhere."""
+        """Return an identifier for policies in shadow: invalid tokens there do not count against their sender here."""
         if self._beside is None:
             self._beside = Identifier(self._inspector, self._certificates, account="shadow ")
         return self._beside
@@ -74,7 +74,7 @@ class Identifier:
         return self._certificates.identify(source.principal, source.certificate, trust_domains, now)
 
     def token(self, request: Request, now: float, *, vouched: bool = False) -> Token:
-        """Return what the one bearer token proves; if the cluster vouches for it, its bearer is not to blame."""
+        """Return what the one bearer token proves; if the cluster accepts it, it does not count against its sender."""
         shown = parse_bearer(request)
         if not isinstance(shown, Bearer):
             return shown
@@ -108,12 +108,12 @@ class _Proved(NamedTuple):
 
 
 def evidence_for_shadows(evidence: Evidence) -> Evidence:
-    """Return what a request proves to policies in shadow; what knows no difference is the same for them."""
+    """Return what a request proves to policies in shadow; other evidence is the same for them."""
     return evidence.for_shadows() if isinstance(evidence, RequestEvidence) else evidence
 
 
 class RequestEvidence:
-    """What one request proves, found out step by step."""
+    """What one request proves, computed step by step."""
 
     __slots__ = ("_identifier", "_judgement", "_now", "_proved", "_request", "_reviews", "_token", "_trusted")
 
@@ -164,7 +164,7 @@ class RequestEvidence:
         return other
 
     def judged(self, judgement: Judgement | None) -> None:
-        """Take what is known of the token already."""
+        """Set the known outcome of a token review."""
         self._judgement = judgement
 
     def review(self) -> ReviewToken | None:
@@ -181,7 +181,7 @@ class RequestEvidence:
         return None
 
     def reviewed(self, effect: ReviewToken, outcome: ReviewOutcome) -> None:
-        """Take what the cluster says."""
+        """Take the outcome of a token review."""
         if self._reviews is not None:
             self._judgement = self._reviews.answered(effect, outcome, self._now)
 
@@ -230,7 +230,7 @@ class RequestEvidence:
 def _join(
     peer: SpiffeId | NoIdentity, named: SpiffeId | ServiceAccount | NoIdentity | None, own_domain: str
 ) -> _Proved:
-    """Take the certificate and the token together; if they name different workloads, neither is believed."""
+    """Combine the certificate and the token; if they name different workloads, neither counts."""
     certified = () if isinstance(peer, NoIdentity) else (str(peer),)
     if named is None:
         return _Proved(certified)

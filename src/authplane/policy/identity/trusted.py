@@ -10,9 +10,9 @@ class Trusted(NamedTuple):
     """Whom certificates and tokens of workloads may come from."""
 
     trust_domains: Collection[str] = frozenset()
-    """Those whose certificates count."""
+    """The trust domains whose certificates count."""
     own_domain: str = "cluster.local"
-    """The one in which ServiceAccounts have their ids."""
+    """The trust domain of ServiceAccounts."""
     workloads: WorkloadTokens = NO_WORKLOAD_TOKENS
     strangers: frozenset[str] = frozenset()
     """The ``iss`` of issuers that only policies in shadow name; enforced policies do not know them."""

@@ -38,7 +38,7 @@ class HtpasswdSettings:
     trusted_hops: int = 0
     """Number of trusted proxies before the one that sends the check; they report the addresses of clients."""
     lifetime: float = LIFETIME
-    """Seconds for which verified credentials are believed without hashing again."""
+    """Seconds for which verified credentials are accepted without hashing again."""
     per_user: Rate = PER_USER
     per_source: Rate = PER_SOURCE
 
@@ -69,16 +69,16 @@ class Attempt:
 
     @property
     def rest(self) -> tuple[PasswordHash, ...]:
-        """What a failure verifies besides the hash of the user, for the time it takes."""
+        """The hashes that a failed attempt verifies besides that of the user, to take the same time."""
         return (self.costliest,) if self.stored is None else padding(self.stored, self.costliest)
 
 
 class Htpasswd:
     """Allows requests with the password of a user in the realm; it is unavailable before the first `publish`.
 
-    It keeps its usual answers, which takes a check with known credentials from 20 to 11 µs. Users come again, and
-    the context comes from the configuration. Names of headers come from clients, who could send ever new ones: answers
-    about them are made and forgotten.
+    It caches its usual answers, which takes a check with known credentials from 20 to 11 µs. Users return, and the
+    context comes from the configuration. Names of headers come from clients, which could always send new ones: answers
+    about them are not cached.
     """
 
     name: ClassVar = NAME
@@ -126,7 +126,7 @@ class Htpasswd:
                 assert_never(presented)
 
     def _try(self, begun: "_Begun", users: UserList) -> Generator[Effect, Outcome, Decision]:
-        """Verify the password; the same attempt many times at once counts as one."""
+        """Verify the password; equal concurrent attempts count as one."""
         user, source = f"{begun.realm}:{begun.credentials.user}", self._source(begun.request)
         first = begun.mark not in self._attempts
         if first:

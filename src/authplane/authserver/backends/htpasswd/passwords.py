@@ -160,7 +160,7 @@ def effort(stored: PasswordHash) -> int:
 
 
 def padding(stored: PasswordHash, costliest: PasswordHash) -> tuple[PasswordHash, ...]:
-    """Return what to verify besides ``stored`` so that both together take as long as ``costliest``."""
+    """Return the hashes to verify besides ``stored`` so that both together take as long as ``costliest``."""
     if isinstance(stored, Bcrypt) and isinstance(costliest, Bcrypt):
         # Each cost is twice the one before: c + (c, c + 1 … m - 1) is m.
         return tuple(_bcrypt_of(cost) for cost in range(stored.cost, costliest.cost))

@@ -19,9 +19,9 @@ class Declared:
     """Users from one place."""
 
     origin: str
-    """What messages call the place."""
+    """The name of the place in messages."""
     owner: str = OPERATOR
-    """The namespace whose people wrote it."""
+    """The namespace of its authors."""
     realm: str | None
     """None means every realm."""
     users: Mapping[str, PasswordHash]
@@ -42,7 +42,7 @@ class Realms:
 
 
 class Conflict(NamedTuple):
-    """What is wrong with the users of one place because of another."""
+    """A problem of the users of one place because of another."""
 
     origin: str
     problem: Problem

@@ -41,7 +41,7 @@ ALL_SECRETS: Final = SecretFilter()
 
 
 class SecretProblem(NamedTuple):
-    """What is wrong with a Secret."""
+    """A problem of a Secret."""
 
     ref: Ref
     problem: Problem

@@ -9,9 +9,9 @@ from authplane.core.values import dataclass
 from authplane.policy.check.basic import Credentials
 
 LIFETIME: Final = 300.0
-"""Seconds for which verified credentials are believed."""
+"""Seconds for which verified credentials are accepted."""
 MOST: Final = 10_000
-"""How many credentials are remembered; the one that was used longest ago goes first."""
+"""Maximum number of remembered credentials; the least recently used is dropped first."""
 
 
 @dataclass(slots=True)

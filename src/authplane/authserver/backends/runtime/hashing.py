@@ -12,7 +12,7 @@ from authplane.policy.verdicts.effects import Busy, Effect, Outcome, Work
 
 THREADS: Final = 2
 LIMIT: Final = 32
-"""How many computations run or wait; the next one hears that there is no room."""
+"""Maximum number of running and pending computations; further ones are rejected immediately."""
 MOST_LEFT: Final = 64
 """Number of outcomes to keep without a waiting caller; the oldest is dropped first."""
 _TURN: Final = 0.0005
@@ -72,7 +72,7 @@ class HashPool:
         return run
 
     def _end(self, effect: Work, run: "_Run") -> None:
-        # One that was given up may have been begun anew meanwhile.
+        # A cancelled run may have been started again meanwhile.
         if self._runs.get(effect) is run:
             del self._runs[effect]
         if run.alone and not run.future.cancelled() and run.future.exception() is None and effect.key:
@@ -96,7 +96,7 @@ class _Run:
 
     @contextmanager
     def awaited(self) -> Generator[None]:
-        """Count the caller among those who wait; when the last one leaves, work that has not begun is given up."""
+        """Count the caller as waiting; when the last one leaves, work that has not begun is cancelled."""
         self._waiting += 1
         try:
             yield

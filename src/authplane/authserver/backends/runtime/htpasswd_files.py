@@ -44,7 +44,7 @@ _SETTLES: Final = 1_000_000_000
 """A file that was written so many nanoseconds ago may be written again without looking different."""
 
 _Stamp: TypeAlias = tuple[int, int, int, int, int, int]
-"""What tells one state of a file from another; last comes when it was changed."""
+"""Distinguishes states of a file; the last part is the time of its last change."""
 _log: Final = structlog.stdlib.get_logger()
 
 
@@ -64,11 +64,11 @@ class UserState:
     realms: Realms
     findings: tuple[Finding, ...] = ()
     stale: frozenset[str] = frozenset()
-    """Files that say something else than what is in force, or nothing: not everything is ready."""
+    """Files whose content is not in force: not everything is ready."""
 
 
 class PasswordFiles:
-    """A session over password files: `scan` them, then ask what they declare."""
+    """A session over password files: `scan` them, then read what they declare."""
 
     def __init__(self, files: Sequence[PasswordFile], *, strict: bool = False) -> None:
         self._files = tuple(_File(file, strict=strict) for file in files)
@@ -89,7 +89,7 @@ class PasswordFiles:
         return frozenset(file.file.realm for file in self._files if file.declared is None)
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return what is wrong with the files, in their order."""
+        """Return the problems of the files, in their order."""
         return tuple(finding for file in self._files for finding in file.findings)
 
     def stale(self) -> frozenset[str]:

@@ -56,7 +56,7 @@ _RELEVANT: Final = POLICIES | {
 
 
 def unnamed_target(plan: PolicyPlan) -> RequestTarget:
-    """Return what a check is about whose route does not say it; nothing is allowed to nowhere."""
+    """Return the target of a check whose route names none; without a target, nothing is allowed."""
     return parse_target(plan.target or None, plan.gateway or None)
 
 
@@ -133,7 +133,7 @@ class KeptPolicies:
         return sum(bool(attachment.policies) for attachment in attachments.values())
 
     def obstacle(self) -> str:
-        """Say what keeps us from deciding; empty if nothing does."""
+        """Say what keeps the server from deciding; empty if nothing does."""
         if self._compiled is None:
             return "the policies are not loaded yet"
         if self._compiled.policies.closed:

@@ -178,7 +178,7 @@ def _about(headers: Sequence[tuple[bytes, bytes]]) -> tuple[bytes, bytes | None,
         elif name == b"grpc-timeout":
             timeout = value
         elif name == _TARGET:
-            # Of two, neither is believed: together they name nothing.
+            # If there are two, neither counts: joined, they name no target.
             target = target + b"," + value if target else value
     return kind, timeout, target
 

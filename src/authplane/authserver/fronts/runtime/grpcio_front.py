@@ -45,10 +45,10 @@ async def serve_authz(  # noqa: PLR0913 (most have a default)
     ready: Callable[[], bool] = lambda: True,
     tls: Tls | None = None,
 ) -> AsyncGenerator[Address]:
-    """Serve checks while the block runs; yields the address with the port that was really taken.
+    """Serve checks while the block runs; yields the address with the actual port.
 
-    ``tls`` is for those who have it at hand; without it the files that the plan names are used. Raises a `ListenError`
-    if the address or a file cannot be had.
+    Without ``tls``, the files that the plan names are used. Raises a `ListenError` if the address is not available or a
+    file cannot be read.
     """
     shown = tls or TlsFiles.open(certificate=front.tls.certificate, key=front.tls.key, ca=front.tls.ca)
     checks = Checks(backend, observer=observer, perform=perform, in_flight=front.in_flight)
@@ -77,7 +77,7 @@ def _authorization(checks: Checks, service: str) -> grpc.GenericRpcHandler:
         if body is None:
             await context.abort(grpc.StatusCode.INTERNAL, "the body ends before its message")
         metadata = context.invocation_metadata() or ()
-        # Of two, neither is believed: together they name nothing.
+        # If there are two, neither counts: joined, they name no target.
         target = ",".join(str(value) for key, value in metadata if key == TARGET_METADATA)
         if target:
             body = with_context(body, TARGET, target)

@@ -11,7 +11,7 @@ from authplane.core.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ServiceHeaders:
-    """Those that authorization services set: ``Auth-*``, and what else the one of the host may set."""
+    """The headers that authorization services set: ``Auth-*``, and those that the host's service may set."""
 
     more: tuple[HeaderNames, ...] = ()
 
@@ -26,7 +26,7 @@ ReservedHeaders: TypeAlias = ServiceHeaders | IdentityHeaders
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A host as one listener serves it; routes are in the order of precedence."""
+    """A host that one listener serves; routes are in the order of precedence."""
 
     name: str
     """One name, ``*.`` and a name, or ``*``."""
@@ -55,7 +55,7 @@ def misdirected(names: Iterable[str]) -> Answering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteTable:
-    """What the requests of a connection are looked up in, by their host."""
+    """Finds the host of a request on a connection."""
 
     name: str
     entries: tuple[Host | Answering, ...]

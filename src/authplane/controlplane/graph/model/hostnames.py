@@ -29,7 +29,7 @@ def covers(pattern: str, name: str) -> bool:
 
 
 def common_name(one: str, other: str) -> str | None:
-    """Return what two patterns have in common, which is always one of them; None if it is nothing."""
+    """Return the intersection of two patterns, which is always one of them; None if it is empty."""
     if covers(one, other):
         return other
     return one if covers(other, one) else None

@@ -77,7 +77,7 @@ class PlainPort:
     name: str
     where: Address
     counted_as: str
-    """What statistics call the requests that come in here."""
+    """The prefix of the statistics of its requests."""
     table: RouteTable
 
     @property
@@ -93,7 +93,7 @@ class SecurePort:
     name: str
     where: Address
     counted_as: str
-    """What statistics call the requests that come in here."""
+    """The prefix of the statistics of its requests."""
     chains: tuple[TlsChain, ...]
 
     @property

@@ -25,7 +25,7 @@ TOKENS: Final = "authplane/tokens"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAnswers:
-    """What the connected gRPC servers together say."""
+    """The answers of all connected gRPC servers."""
 
     asked: frozenset[XdsName] = frozenset()
     """What at least one of them subscribes to."""
@@ -50,11 +50,11 @@ class NoProxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """What the connected proxies together say; what is in neither, all of them accepted."""
+    """The answers of all connected proxies; they accepted what is in neither field."""
 
     pending: frozenset[XdsName] = frozenset()
     refused: Mapping[XdsName, str] = field(default_factory=lambda: MappingProxyType({}))
-    """With the words of the proxy that refused."""
+    """With the message of the proxy that rejected it."""
     servers: ServerAnswers = NO_SERVERS
 
 
@@ -83,7 +83,7 @@ def gateway_routes(port: int, listener: str) -> str:
 
 
 def xds_names(graph: Graph) -> Mapping[Ref, frozenset[XdsName]]:
-    """Return what each ExtensionService and HTTPProxy became."""
+    """Return the xDS names of each ExtensionService and HTTPProxy."""
     names: dict[Ref, set[XdsName]] = {}
     for cluster in graph.clusters:
         if isinstance(cluster, ExtensionCluster):

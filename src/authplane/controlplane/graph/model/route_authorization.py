@@ -45,9 +45,9 @@ class OverHttp:
 
     path_prefix: str = ""
     request_headers: tuple[HeaderNames, ...] = ()
-    """What of the client's request goes along; empty is what Envoy always sends."""
+    """The client's headers that a check contains; empty is what Envoy always sends."""
     upstream_headers: tuple[HeaderNames, ...] = ()
-    """What of the answer reaches the origin."""
+    """The headers of the answer that reach the origin."""
 
 
 Protocol: TypeAlias = OverGrpc | OverHttp
@@ -113,7 +113,7 @@ class Enforced:
     context: tuple[tuple[str, str], ...]
     """Sorted by key."""
     placing: Placing | None = None
-    """What the proxy may decide by itself, and when it need not ask; None always asks."""
+    """The policies that the proxy may decide natively; None sends a check for every request."""
 
 
 RouteAuthorization: TypeAlias = Unprotected | Disabled | Enforced
@@ -121,7 +121,7 @@ RouteAuthorization: TypeAlias = Unprotected | Disabled | Enforced
 
 @dataclass(frozen=True, slots=True)
 class ByTarget:
-    """Each target of a route is authorized by itself: the backend decides that, not the route."""
+    """Each target of a route has its own authorization: the backend decides it, not the route."""
 
     each: tuple[RouteAuthorization, ...]
     """In the order of the targets."""

@@ -21,7 +21,7 @@ class Target:
     """None if the backend cannot be found: its share is answered 500, and goes to no other."""
     weight: int
     host: str | None = None
-    """What the origin sees as host; None leaves it to the route, and an empty one to the client."""
+    """The host that the origin gets; None leaves it to the route, and an empty one to the client."""
     mcp: bool = False
     """It is an MCP server: its clients read JSON-RPC."""
     request_headers: HeaderEdits = NO_EDITS
@@ -53,7 +53,7 @@ class Forward:
     """How long a request or its response may be idle."""
     rewrite: NewPrefix | NewPath | None = None
     host: str = ""
-    """What the origin sees as host; empty leaves the client's."""
+    """The host that the origin gets; empty keeps the client's."""
     websockets: bool = False
 
     @property
@@ -83,12 +83,12 @@ class Redirect:
     port: int | None = None
     path: str | None = None
     prefix: str | None = None
-    """What takes the place of the matched prefix; never with ``path``."""
+    """Replaces the matched prefix; never with ``path``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Respond:
-    """Answers by itself."""
+    """The proxy answers without an origin."""
 
     status: int
     body: str = ""
@@ -110,7 +110,7 @@ Action: TypeAlias = Forward | RedirectToHttps | Redirect | Respond | ResourceMet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """What happens to the requests that match."""
+    """A match, and what happens to its requests."""
 
     holder: str
     """The resource that has the route: an HTTPProxy (root or included), an HTTPRoute, or a Gateway's listener."""

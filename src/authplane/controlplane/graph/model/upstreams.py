@@ -23,7 +23,7 @@ class EndpointGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalName:
-    """A name outside, which the proxy looks up itself: what an ExternalName Service leads to."""
+    """An external name, which the proxy resolves: the target of an ExternalName Service."""
 
     service: ObjectName
     weight: int
@@ -58,7 +58,7 @@ class Plaintext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsLimits:
-    """What may be negotiated; where nothing is named, the proxy's own choice. The minimum is not above the maximum."""
+    """What TLS may negotiate; empty fields leave it to the proxy. The minimum is not above the maximum."""
 
     minimum: str = "1.2"
     maximum: str = "1.3"
@@ -110,7 +110,7 @@ UpstreamTls: TypeAlias = Plaintext | UnverifiedTls | VerifiedTls
 
 
 class HttpVersion(StrEnum):
-    """What is spoken to an upstream."""
+    """The protocol of an upstream."""
 
     HTTP1 = "http/1.1"
     HTTP2 = "h2"
@@ -182,12 +182,12 @@ class ExtensionCluster:
     tls: UpstreamTls
     destinations: Destinations
     authority: str
-    """What the check call names as its host."""
+    """The host (authority) of the check call."""
     balancing: Balancing = Balancing.ROUND_ROBIN
     breakers: Breakers = NO_BREAKERS
     connect_timeout: Timeout = UseDefault()
     response_timeout: Timeout = UseDefault()
-    """How long a check may take unless the virtual host says otherwise."""
+    """Maximum time of a check, unless the virtual host sets another."""
     idle_connection_timeout: Timeout = UseDefault()
     keepalive: bool = False
     """Whether the proxy pings over its connections, and closes those without an answer.
@@ -199,7 +199,7 @@ class ExtensionCluster:
 
     @property
     def extension(self) -> Extension:
-        """What those who ask the service have to know of it."""
+        """What routes need to call the service."""
         return Extension(
             object_name=self.object_name,
             cluster=self.name,
@@ -210,7 +210,7 @@ class ExtensionCluster:
 
     @property
     def ready_endpoints(self) -> int:
-        """How many endpoints can answer; a name outside or a socket counts as one."""
+        """Number of endpoints that can answer; an external name or a socket counts as one."""
         found: set[object] = set()
         for each in self.destinations:
             if each.weight:

@@ -71,17 +71,17 @@ class Settings:
     breakers: Breakers = NO_BREAKERS
     upstream_tls: TlsLimits = NO_LIMITS
     downstream_tls: TlsLimits = NO_LIMITS
-    """What every host and listener keeps; a host can be stricter."""
+    """The TLS limits of every host and listener; a host can be stricter."""
     global_authorization: Authorization | None = None
     client_certificate: ObjectName | None = None
     fallback_certificate: ObjectName | None = None
     root_namespaces: frozenset[str] = frozenset()
     """Empty is all."""
     ingress_classes: frozenset[str] = frozenset()
-    """Whose HTTPProxies are served; empty is those without a class, and Contour's."""
+    """The ingress classes whose HTTPProxies are served; empty means those without a class, and Contour's."""
     permit_insecure: bool = True
     route_names: NameRules = NameRules(allowed=ExternalNames.NOWHERE)
-    """For ExternalName Services that routes lead to."""
+    """For ExternalName Services of routes."""
     names: NameRules = NameRules()
     """For ExternalName Services of ExtensionServices, and for hosts of Backends."""
     backend_urls: BackendUrls = BackendUrls.ALLOW
@@ -100,13 +100,13 @@ DEFAULTS: Final = Settings()
 def read_settings(
     resources: Resources, reports: Reports, *, backend_urls: BackendUrls = BackendUrls.ALLOW
 ) -> Settings | None:
-    """Return what is set; None means that the configuration cannot be used, and then nothing is served.
+    """Return the settings; None means that the configuration cannot be used, and then nothing is served.
 
-    ``backend_urls`` is what applies if the configuration does not say. Who writes a folder owns the machine, so all is
+    ``backend_urls`` applies if the configuration does not set it. The author of a folder owns the machine, so all is
     allowed. A cluster has authors who do not: there, `BackendUrls.HTTPS_ONLY` keeps a Backend from reaching what only
     Envoy's machine can reach.
-    The defaults are for those who say nothing: they are open to other machines, which an author whose configuration
-    has a mistake may have wanted to prevent.
+    The defaults apply only without a configuration: they are open to other machines, which the author of an invalid
+    configuration may have wanted to prevent.
     """
     configuration = resources.configuration
     written = _Written(resources, reports)

@@ -25,7 +25,7 @@ _KINDS: Final = {
     "ConfigMap": f"ConfigMap with {KEY}",
     BARE: f"configuration file {KEY}",
 }
-"""What has settings, and what people call it; the first with errors is named."""
+"""The kinds with settings, and their names in messages; the first with errors is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def settings_places(resources: Resources) -> Iterator[Place]:
 
 
 def broken_settings(resources: Resources) -> frozenset[Ref]:
-    """Return what has settings, cannot be read and has no last good version."""
+    """Return the resources with settings that cannot be read and have no last good version."""
     return frozenset(
         ref for ref in resources.broken if ref.kind in _KINDS and (ref.kind != "ConfigMap" or CONFIG_MAP in ref.name)
     )

@@ -47,7 +47,7 @@ def read_pair(chain: Hidden[bytes], key: Hidden[bytes]) -> Read | str:
 
 @lru_cache(maxsize=4096)
 def read_certificates(bundle: Hidden[bytes]) -> Read | None:
-    """Read certificates, every part of them that is looked at later; None if anything is wrong with one."""
+    """Read certificates, with every part that is used later; None if any of them is invalid."""
     try:
         certificates = x509.load_pem_x509_certificates(bundle.reveal())
         for certificate in certificates:

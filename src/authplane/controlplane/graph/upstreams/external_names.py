@@ -49,9 +49,9 @@ class Place(StrEnum):
 
 
 def external_name_problem(written: str, rules: NameRules) -> str:
-    """Say what is wrong with the destination of an ExternalName Service, as the tail of a sentence; empty if nothing.
+    """Say what is wrong with the destination of an ExternalName Service, as the end of a sentence; empty if nothing.
 
-    What a name resolves to is not known here: only names and addresses that are local by themselves are found.
+    Names are not resolved here: only names and addresses that are local by definition are found.
     """
     host = external_host(written)
     address = parse_ip_address(host)
@@ -68,7 +68,7 @@ def external_name_problem(written: str, rules: NameRules) -> str:
 
 
 def special_place(host: str, cluster_domain: str) -> Place | None:
-    """Return which special destination a name or an address is by itself; None if it is an ordinary one."""
+    """Return which special destination a name or an address is; None if it is an ordinary one."""
     address = parse_ip_address(host)
     return _local_name(host, cluster_domain) if address is None else _local_address(address)
 

@@ -73,7 +73,7 @@ class PolicyServer:
     """At least one; all of them decide alike."""
     tls: Plaintext | VerifiedTls = _NO_TLS
     client: Certificate | CertificateFiles | None = None
-    """What Envoy shows to it; its name is that in ``tls``."""
+    """The certificate that Envoy presents to it; its name is that in ``tls``."""
     timeout: Timeout = _LONGEST_DECISION
 
 

@@ -20,7 +20,7 @@ _MOST: Final = 2**32 - 1
 
 
 def annotated_protocol(service: Service, port: int) -> str:
-    """Return what is spoken on a port; its annotations list ports by number or name. Empty is HTTP/1.1."""
+    """Return the protocol of a port; annotations list ports by number or name. Empty is HTTP/1.1."""
     known = {str(port), *(each.name for each in service.spec.ports if each.port == port and each.name)}
     for protocol in _PROTOCOLS:
         listed = service.metadata.annotations.get(_PROTOCOL + protocol, "")

@@ -42,12 +42,12 @@ _VERSIONS: Final = {"": HttpVersion.HTTP1, "tls": HttpVersion.HTTP1, "h2": HttpV
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a route asks of a Service's port."""
+    """A Service's port, and the settings of a route for it."""
 
     service: ObjectName
     port: int
     protocol: str | None = None
-    """``h2``, ``h2c``, ``tls``; None is what the Service's annotations say, and HTTP/1.1 if they say nothing."""
+    """``h2``, ``h2c``, ``tls``; None means that of the Service's annotations, or else HTTP/1.1."""
     validation: UpstreamValidation | None = None
     host: str = ""
     """The host that the route sends to the origin, and the server name of TLS; empty keeps the client's."""
@@ -123,7 +123,7 @@ class ServiceClusters(Clusters):
 
 
 class _Build:
-    """What one cluster is built from."""
+    """Builds one cluster."""
 
     def __init__(self, resources: Resources, settings: Settings, service_tls: ServiceTls) -> None:
         self._resources = resources
@@ -161,7 +161,7 @@ class _Build:
         return None if problems.errors else cluster
 
     def _by_policy(self, wanted: Wanted, service: Service, problems: Problems) -> VerifiedTls | None:
-        """Return TLS as a BackendTLSPolicy has it; what a route itself says about certificates goes before that."""
+        """Return TLS by a BackendTLSPolicy; a route's own validation takes precedence."""
         if wanted.validation is not None:
             return None
         found = self._service_tls.find(service, wanted.port, self._resources, self._settings, problems)

@@ -131,7 +131,7 @@ class Ads:
                     stream.end(STOPPING)
 
     def programming(self) -> Programming:
-        """Return what all connected clients together say of the latest generation."""
+        """Return the answers of all connected clients to the latest generation."""
         standings = [standing for stream in self._streams if (standing := stream.standing) is not None]
         servers = _server_answers([each for each in standings if each.named is not None])
         proxies = [each for each in standings if each.named is None]
@@ -154,7 +154,7 @@ class Ads:
     def oldest(self) -> Release | None:
         """Return the oldest release of Envoy that a client has, or the current one if there is no client.
 
-        None means that a proxy is older than those that decide something by themselves, or does not say what it is.
+        None means that a proxy is older than those with native rules, or does not report its release.
         """
         known = [each.edition for each in self._streams if each.edition is not None]
         return min(known, default=CURRENT) if len(known) == len(self._streams) else None

@@ -142,7 +142,7 @@ class Stream(Generic[Request, Response]):
 
     @property
     def standing(self) -> Standing | None:
-        """What the client says of the present snapshot; None before it has said anything."""
+        """The client's answers to the current snapshot; None before its first request."""
         return None if self._first is None else self._session.standing
 
     @property
@@ -151,7 +151,7 @@ class Stream(Generic[Request, Response]):
         return CURRENT if self._first is None else self._first.edition
 
     def pick(self, editions: Editions) -> Snapshot | None:
-        """Return what of a generation is for the client; None before it has said who it is."""
+        """Return the client's part of a generation; None before its first request."""
         return None if self._first is None else self._part(editions, self._first)
 
     def publish(self, snapshot: Snapshot) -> None:

@@ -51,7 +51,7 @@ class ControlCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlView:
-    """What metrics say of this moment."""
+    """The current values of metrics."""
 
     faulty_documents: int
     last_good: int
@@ -63,6 +63,6 @@ class ControlView:
     releases: Mapping[str, int]
     """Connected clients, by the release of Envoy whose configuration they get."""
     tried: tuple[Tried, ...]
-    """What became of the last attempts to connect to the policy server."""
+    """The outcomes of the last attempts to connect to the policy server."""
     issuers: Followed | None
     """None before the control plane serves."""

@@ -23,7 +23,7 @@ class Observed(Protocol):
 
     @property
     def counts(self) -> ControlCounts:
-        """What it has counted."""
+        """The counters."""
 
     @property
     def view(self) -> ControlView:

@@ -63,7 +63,7 @@ class Rebuilt:
 
 
 Told: TypeAlias = Rebuilt | AdsEvent | PolicyServerTried
-"""What the control plane has to say."""
+"""The events of the control plane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +214,7 @@ class Control:
 
     @property
     def programming(self) -> Programming:
-        """What the connected proxies say of the present configuration."""
+        """The answers of the connected proxies to the current configuration."""
         return self._ads.programming()
 
     def obstacle(self) -> str:
@@ -223,7 +223,7 @@ class Control:
 
     @property
     def view(self) -> ControlView:
-        """What metrics say besides the counters."""
+        """The metrics besides the counters."""
         errors = (each for each in self._findings if each.problem.severity is Severity.ERROR)
         return ControlView(
             faulty_documents=len({each.ref or each.place.file for each in errors}),

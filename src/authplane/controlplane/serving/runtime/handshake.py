@@ -78,11 +78,11 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The server does not accept us, or we do not believe it."""
+    """The server does not accept us, or we do not trust it."""
 
     cause: Cause
     why: str
-    """In words for an operator."""
+    """A description for operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ async def greet_all(addresses: Sequence[Address], tls: ClientTls | None) -> list
 
 
 class Speaks(Enum):
-    """What a server is expected to speak."""
+    """The protocol that a server should speak."""
 
     HTTP2 = "h2"
     """The attempt ends with the server's first frame."""
@@ -225,5 +225,5 @@ def _show_pair(context: ssl.SSLContext, certificate: bytes, key: Secret[bytes]) 
 def _words(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or str(error)).replace("_", " ").lower()
-    # The words of asyncio name the address, which is known, and not the reason.
+    # asyncio's message has the address, which is known, and not the reason.
     return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)

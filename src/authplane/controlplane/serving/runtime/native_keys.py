@@ -45,7 +45,7 @@ class NativeKeys:
         return self._issuers.standings()
 
     async def tried(self, limit: float) -> None:
-        """Wait until the keys of every issuer are there or could not be had, at most ``limit`` seconds."""
+        """Wait until the keys of every issuer are loaded or could not be fetched, at most ``limit`` seconds."""
         await self._issuers.tried(limit)
 
     def take(self) -> Mapping[str, str]:

@@ -37,7 +37,7 @@ REMEDIES: Final[Mapping[Cause, str]] = {
     Cause.PROTOCOL: "If the server expects TLS, set caFile or caSecret of spec.policyServer; otherwise correct the"
     " address.",
 }
-"""What to do when the policy server cannot be used."""
+"""The remedies if the policy server cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class PolicyServerProbe:
 
     @property
     def tried(self) -> tuple[Tried, ...]:
-        """What became of the last attempts."""
+        """The outcomes of the last attempts."""
         return tuple(_tried(address, greeting) for address, greeting in self._greeter.results.items())
 
     async def follow(self) -> None:
@@ -90,7 +90,7 @@ def _tried(address: Address, greeting: Greeting) -> Tried:
 
 
 def given_record(given: PolicyServer | None) -> dict[str, list[str]]:
-    """Return what `PAGE` says: the addresses of the policy server that the control plane was given, if it was."""
+    """Return the content of `PAGE`: the addresses of the policy server that was passed to the control plane, if any."""
     return {"given": [] if given is None else [str(address) for address in dialled(given)]}
 
 

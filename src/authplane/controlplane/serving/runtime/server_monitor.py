@@ -25,7 +25,7 @@ class Greeter:
 
     @property
     def results(self) -> Mapping[Address, Greeting]:
-        """What became of the last attempt; an address that was not tried yet is left out."""
+        """The outcomes of the last attempts; an address that was not tried yet is left out."""
         return self._results
 
     def configure(self, addresses: tuple[Address, ...], tls: ClientTls | None) -> None:

@@ -85,10 +85,10 @@ def scopes_fit(claims: Mapping[str, Any], scopes: Collection[str]) -> bool:
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    """Return a time; one that is not there is long ago. What is no number, or no time before the year 10000, is None.
+    """Return a time; a missing one is long ago. None if the value is no number, or after the year 9999.
 
-    RFC 7519, section 2: a NumericDate counts seconds. One that no clock reaches is a mistake (milliseconds), or meant
-    for a token that never ends.
+    RFC 7519, section 2: a NumericDate counts seconds. A later one is a mistake (milliseconds), or means a token that
+    never expires.
     """
     value = claims.get(name, 0)
     if not isinstance(value, int | float) or isinstance(value, bool):

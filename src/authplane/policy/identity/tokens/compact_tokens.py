@@ -55,9 +55,9 @@ Unusable: TypeAlias = Reason
 
 
 def parse_compact(token: str, algorithms: Collection[str], limits: TokenLimits = TOKEN_LIMITS) -> Compact | Unusable:
-    """Take a token apart, or say why it is refused; whatever its sender wrote, this raises nothing.
+    """Parse a token, or say why it is rejected; no token raises an exception.
 
-    A token whose algorithm is not in ``algorithms`` is refused before its claims are read.
+    A token whose algorithm is not in ``algorithms`` is rejected before its claims are read.
     """
     parts = _split(token, limits)
     if isinstance(parts, Reason):

@@ -17,7 +17,7 @@ _SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """What we take from a discovery document."""
+    """The fields that we read from a discovery document."""
 
     jwks_uri: str
 

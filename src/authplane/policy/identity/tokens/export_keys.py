@@ -15,7 +15,7 @@ from authplane.policy.identity.tokens.verify import Demands
 
 _CURVES: Final = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"}
 _UNKNOWN: Final = frozenset({"Ed25519"})
-"""What Envoy does not know: it has EdDSA for the same keys."""
+"""Algorithms that Envoy does not know: it has EdDSA for the same keys."""
 _RSA: Final = frozenset(each.name for each in ALGORITHMS.values() if each.key_type == "RSA")
 
 Members: TypeAlias = dict[str, str | None]

@@ -81,7 +81,7 @@ Fetch: TypeAlias = FetchMetadata | FetchKeys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
-    """What a server answered."""
+    """The HTTP response of an issuer."""
 
     status: int
     body: bytes = b""
@@ -100,7 +100,7 @@ class Standing:
     age: float | None
     """Seconds since its keys were fetched; None if they never were."""
     why: str
-    """What went wrong last time; empty if nothing did."""
+    """The last error; empty if there was none."""
 
 
 class IssuerState:
@@ -184,12 +184,12 @@ class IssuerState:
         longest, first = self._schedule.between, self._schedule.first_retry
         delay = longest if self._trust is not None else min(longest, first * 2.0 ** min(self._failures, 30))
         self._failures += 1
-        # Never sooner with keys at hand: only then can tokens with unknown keys cause anything.
+        # Never sooner if there are keys: otherwise tokens with unknown keys could cause requests.
         self._due = now + delay * (1 + spread / 2 if self._trust is not None else 0.5 + spread / 2)
         return (FetchFailed(issuer=self.issuer.url.url, url=fetch.url, why=why),)
 
     def reconfigure(self, issuer: Issuer) -> bool:
-        """Take another configuration, and keep the keys; False means that they would have to be fetched differently."""
+        """Apply another configuration, and keep the keys; False if the keys must be fetched differently."""
         if (issuer.url, issuer.reach) != (self.issuer.url, self.issuer.reach):
             return False
         if issuer != self.issuer:

@@ -26,7 +26,7 @@ class FetchFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataChanged:
-    """The issuer's discovery document says something else than before."""
+    """The issuer's discovery document has changed."""
 
     issuer: str
     before: Metadata

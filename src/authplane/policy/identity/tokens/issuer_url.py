@@ -54,7 +54,7 @@ def parse_issuer_url(text: str, problems: Problems, *, allow_http: bool = False)
 
 
 def parse_https_url(text: str) -> SplitResult | str:
-    """Take an https address apart, or say what is wrong with it: nothing in it may have two readings."""
+    """Parse an https address, or say what is wrong with it: it must be unambiguous."""
     return _parse_url(text, "https")
 
 

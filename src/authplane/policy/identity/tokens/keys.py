@@ -118,7 +118,7 @@ def _parse_key(described: object) -> VerificationKey | str:
 
 
 def _unfit(described: Described) -> str:
-    """Say what forbids the use of a key for verifying, or nothing."""
+    """Say why a key must not be used for verifying; empty if it may."""
     kid, operations = described.get("kid"), described.get("key_ops")
     if "kid" in described and not (isinstance(kid, str) and 0 < len(kid) <= LONGEST_KID):
         return "its kid is not a string of 1 to 256 characters"

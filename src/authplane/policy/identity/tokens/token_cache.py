@@ -9,9 +9,9 @@ from authplane.policy.identity.tokens.token_outcome import Verified
 from authplane.policy.identity.tokens.verify import Keyring, Trust
 
 LIFETIME: Final = 300.0
-"""Seconds for which a verified token is believed without looking again."""
+"""Seconds for which a verified token is accepted without verifying it again."""
 MOST: Final = 10_000
-"""How many tokens are remembered; the one that was used longest ago goes first."""
+"""Maximum number of remembered tokens; the least recently used is dropped first."""
 
 
 @dataclass(slots=True)

@@ -21,18 +21,18 @@ class Reason(StrEnum):
     CRITICAL = "crit_not_supported"
     ISSUER = "issuer_unknown"
     ISSUER_NOT_READY = "issuer_not_ready"
-    """Nothing is known about the token: the keys of its issuer are not there, or are too old to be believed."""
+    """The token was not verified: the keys of its issuer are not loaded, or are too old."""
     KEY = "key_unknown"
-    """The issuer's keys do not have the one that the token names."""
+    """The issuer's keys do not include the one that the token names."""
     KEY_AMBIGUOUS = "key_ambiguous"
-    """The token names no key, and there is not exactly one that it could mean."""
+    """The token names no key, and more or fewer than one key could be meant."""
     SIGNATURE = "signature_wrong"
     CLAIMS = "claims_malformed"
     EXPIRED = "token_expired"
     NOT_YET = "token_not_yet_valid"
     TOO_OLD = "token_too_old"
     TOO_MANY_FAILURES = "too_many_failures"
-    """Bad tokens took so much work that this one was not looked at: nothing is known about it."""
+    """Invalid tokens took so much work that this one was not verified."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Refused:
     kid: str = ""
     """The key that the token names, if its issuer does not have it or it did not sign the token."""
     retry_after: int = 0
-    """In how many seconds to come again, if the token was not looked at."""
+    """Seconds after which to retry, if the token was not verified."""
     named: str = ""
     """The token's own ``iss``, if no configured issuer has that name. No signature proves it."""
     time: float | None = None

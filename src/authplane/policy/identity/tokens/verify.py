@@ -37,7 +37,7 @@ JWT_SVIDS: Final = Demands(
     algorithms=frozenset(name for name in DEFAULT_ALGORITHMS if name[:2] in {"RS", "PS", "ES"}),
     types=frozenset({"", "jwt", "jose"}),
 )
-"""What the JWT-SVID specification (sections 2.1 and 2.3) asks of the header."""
+"""The requirements of the JWT-SVID specification for the header (sections 2.1 and 2.3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ class Why(StrEnum):
     NOT_REVIEWED = "token_not_reviewed"
     """The cluster could not review the token: nothing is known about it."""
     DIFFER = "workloads_differ"
-    """The certificate names another workload than the token does, so neither is believed."""
+    """The certificate names another workload than the token does, so neither counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class ReviewFailed:
     """Outcome: the cluster did not answer, or not in time, or with an error."""
 
     cause: str
-    """In words that quote nothing of the token."""
+    """A description that does not quote the token."""
 
 
 ReviewOutcome: TypeAlias = Reviewed | ReviewFailed

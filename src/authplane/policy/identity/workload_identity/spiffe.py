@@ -28,7 +28,7 @@ class SpiffeId:
 
 @dataclass(frozen=True, slots=True)
 class NotSpiffe:
-    """Why a text is no SPIFFE id, in words that quote nothing of it."""
+    """Why a text is no SPIFFE id, without quoting it."""
 
     why: str
 
@@ -49,5 +49,5 @@ def parse_spiffe_id(text: str) -> SpiffeId | NotSpiffe:
 
 
 def names_workload(spiffe_id: str) -> bool:
-    """Tell whether a well-formed SPIFFE id can be that of a workload: a trust domain by itself is none."""
+    """Tell whether a well-formed SPIFFE id can be that of a workload: a trust domain alone is none."""
     return "/" in spiffe_id.removeprefix(_SCHEME)

@@ -22,7 +22,7 @@ from authplane.policy.identity.workload_identity.service_account import account_
 from authplane.policy.identity.workload_identity.workload_tokens import Projected
 
 LIFETIME: Final = 60.0
-"""Seconds for which the cluster's word is believed; a token's ``exp`` may end it sooner."""
+"""Seconds for which a review is valid; a token's ``exp`` may end it sooner."""
 LIFETIME_OF_DENIALS: Final = 10.0
 MOST: Final = 10_000
 LEGACY_ISSUER: Final = "kubernetes/serviceaccount"
@@ -36,7 +36,7 @@ _Key: TypeAlias = tuple[bytes, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ReviewUnavailable:
-    """Nothing is known of the token: the request must not be allowed for it, and the client is not to blame."""
+    """The token was not reviewed: it must not grant the request, and the client is not at fault."""
 
     cause: str
 

@@ -47,7 +47,7 @@ class Fleet:
         self._members: list[_Member] = []
         self._begun: Counter[tuple[str, int]] = Counter()
         self._ended = b""
-        """What workers had counted when they ended."""
+        """The counts of workers that have ended."""
         self._turn = asyncio.Lock()
 
     @contextmanager
@@ -74,7 +74,7 @@ class Fleet:
             )
 
     def obstacle(self, front: str) -> Callable[[], Awaitable[str]]:
-        """Return what says why no worker of a front is ready; one that is will do."""
+        """Return a function that says why no worker of a front is ready; empty if one is."""
 
         async def ask() -> str:
             members = [member for member in self._members if member.front == front]
@@ -129,7 +129,7 @@ async def _ask(member: _Member, target: str) -> Reply | None:
 
 
 def _why(reply: Reply | None) -> str:
-    """Return what a worker says, without the line that says that it is not ready."""
+    """Return a worker's message, without the line that says that it is not ready."""
     if reply is None:
         return "does not respond"
     return "; ".join(reply.body.splitlines()[1:])

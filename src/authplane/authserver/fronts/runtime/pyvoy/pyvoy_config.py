@@ -12,13 +12,13 @@ from authplane.runtime.servers.listen import Address, ServerTls, TcpAddress, Uni
 Json: TypeAlias = dict[str, Any]
 
 STATS: Final = "checks"
-"""What the counters of the front begin with."""
+"""The prefix of the front's counters."""
 CERTIFICATE: Final = "certificate"
 CLIENTS: Final = "clients"
 """The names of the secrets: the server's certificate, and the CA of its clients."""
 
 HANDSHAKE_FAILED: Final = "TLS handshake failed"
-"""What the log says of a client whose certificate is missing or not of the CA."""
+"""The log message about a client whose certificate is missing or not from the CA."""
 
 _TYPE: Final = "type.googleapis.com/"
 _SECRET: Final = f"{_TYPE}envoy.extensions.transport_sockets.tls.v3.Secret"

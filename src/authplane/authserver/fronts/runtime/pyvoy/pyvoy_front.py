@@ -64,7 +64,7 @@ async def _to_stderr(line: Line) -> None:
 async def serve_pyvoy(
     plan: ServerPlan, front: FrontPlan, *, factory: str, sink: LineSink = _to_stderr, fleet: Fleet | None = None
 ) -> AsyncGenerator[Address]:
-    """Serve a front of a server while the block runs; yields the address with the port that was really taken.
+    """Serve a front of a server while the block runs; yields the address with the actual port.
 
     Raises a `ListenError` if the address or the certificate cannot be used, and an `EnvoyError` if a worker does not
     start. A worker that ends later is started again. ``factory`` is ``module:name`` of what makes the backends in each
@@ -126,14 +126,14 @@ def _private_folder() -> Iterator[Path]:
 
 
 class _Asked(NamedTuple):
-    """What pyvoy wants of an Envoy that it runs in."""
+    """The filters and the environment that pyvoy needs in Envoy."""
 
     filters: list[Json]
     environment: dict[str, str]
 
 
 _ANSWERS: Final[dict[str, _Asked]] = {}
-"""What pyvoy said, by interpreter: it says the same each time, and a front should not wait for it again."""
+"""The output of pyvoy, by interpreter: it never changes, so a front need not wait for it again."""
 
 
 async def _ask_pyvoy() -> _Asked:
@@ -144,7 +144,7 @@ async def _ask_pyvoy() -> _Asked:
 
 
 async def _ask_pyvoy_anew() -> _Asked:
-    """Let pyvoy say it in a process of its own: here its package ``envoy`` would be the wrong one."""
+    """Run pyvoy in a separate process: here its package ``envoy`` would be the wrong one."""
     said: list[Line] = []
 
     async def keep(line: Line) -> None:
@@ -283,7 +283,7 @@ async def _busy(envoy: Envoy) -> bool:
 
 @contextmanager
 def _reserved(address: Address) -> Iterator[Address]:
-    """Hold the port for the workers, who share it, so that a restart finds it free; yields it with its number.
+    """Reserve the port for the workers, which share it, so that a restart finds it free; yields it with its number.
 
     A socket that is bound but does not listen gets no connections.
     """
