@@ -61,7 +61,7 @@ def init(
     port: Annotated[int, Option(min=1, max=65535, help="Port on which Envoy listens.")] = 8090,
     from_contour: Annotated[
         Path | None,
-        Option("--from-contour", metavar="FOLDER", help="Folder of Contour's resources to move, instead of questions."),
+        Option("--from-contour", metavar="FOLDER", help="Folder with Contour's resources to move; asks no questions."),
     ] = None,
     force: Annotated[bool, Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
