@@ -209,11 +209,22 @@ metadata: {name: blog}
         "Not moved:\n"
         "  - Ingress (1): authplane does not use this kind. Write an HTTPProxy for each host.\n"
         "\n"
+        "Missing:\n"
+        "  - No configuration of Contour. If it sets globalExtAuth, shop.example would be open to everybody. "
+        "Export configmaps and contourconfigurations and run init again with --force.\n"
+        "  - No EndpointSlices, so Envoy has no addresses of Services. "
+        "Export endpointslices and run init again with --force.\n"
+        "\n"
         "authplane validate new reports 1 warning.\n"
         "\n"
-        "Next, the servers each in its own terminal:\n"
+        "Next, check the folder:\n"
         "  authplane validate new\n"
+        "\n"
+        "Then start each of these programs in its own terminal:\n"
         "  authplane run new\n"
+        "\n"
+        "While they run, check that Envoy can reach everything:\n"
+        "  authplane doctor new\n"
     )
     assert invoke("validate", "new").exit_code == 0
     again = invoke("init", "new", "--from-contour", "old")

@@ -24,7 +24,7 @@ def moved(root: Path, files: dict[str, str]) -> Moved:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, encoding="utf-8")
     found = move_folder(read_documents(root))
-    errors = [each for each in check_files(found.files) if each.problem.severity is Severity.ERROR]
+    errors = [each for each in check_files(found.files).findings if each.problem.severity is Severity.ERROR]
     assert errors == []
     assert {name: (root / name).read_text(encoding="utf-8") for name in files} == files
     return found
@@ -189,3 +189,97 @@ def test_nothing_is_written_outside_of_the_folder(tmp_path: Path) -> None:
     with pytest.raises(WriteError, match="is outside of"):
         write_files(tmp_path / "new", {"auth/a.yaml": "a"}, private=frozenset(), force=True)
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+CLUSTER = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Secret, metadata: {name: db-password, namespace: payroll}, stringData: {password: hunter2}}
+- {apiVersion: v1, kind: Secret, metadata: {name: shop-tls, namespace: payroll}, stringData: {password: hunter2}}
+- {apiVersion: v1, kind: Secret, metadata: {name: sh.helm.release.v1.x}, type: helm.sh/release.v1, data: {release: "@"}}
+- {apiVersion: v1, kind: Service, metadata: {name: kube-dns, namespace: kube-system}, spec: {ports: [{port: 53}]}}
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt}, data: {ca.crt: x}}
+- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSlice
+  metadata: {name: kube-dns-1, namespace: kube-system, labels: {kubernetes.io/service-name: kube-dns}}
+  addressType: IPv4
+  endpoints: [{addresses: [10.0.0.2]}]
+  ports: [{port: 53}]
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: contour, namespace: projectcontour}, data: {contour.yaml: "{}"}}
+"""
+
+
+def test_only_what_resources_refer_to_leaves_the_cluster(tmp_path: Path) -> None:
+    found = moved(tmp_path, whole() | {"cluster.yaml": CLUSTER})
+    text = "\n".join(found.files.values())
+    assert [word for word in ("hunter2", "helm", "kube-dns", "kube-root-ca", "htpasswd-tls") if word in text] == []
+    for kept in ("shop-tls", "passwords", "contour.yaml"):
+        assert kept in text
+    told = "no other resource of the folder refers to it."
+    assert found.left == (
+        f"ConfigMap default/kube-root-ca.crt: {told}",
+        f"EndpointSlice kube-system/kube-dns-1: {told}",
+        f"Secret default/sh.helm.release.v1.x, payroll/db-password, payroll/shop-tls: {told}",
+        f"Service kube-system/kube-dns: {told}",
+        "Certificate (1): authplane does not use this kind.",
+    )
+    assert found.missing == ()
+
+
+def test_an_export_without_configuration_deployments_and_addresses_is_told(tmp_path: Path) -> None:
+    files = whole()
+    plain = PROXY.replace("name: shop}\nspec", "name: plain}\nspec").replace("fqdn: shop", "fqdn: plain")
+    plain = "".join(line for line in plain.splitlines(keepends=True) if "authorization" not in line)
+    extension = files["auth/server.yaml"].split("---")
+    files["auth/server.yaml"] = "---".join(each for each in extension if "Deployment" not in each)
+    files = {name: _without_slices(text) for name, text in (files | {"plain.yaml": plain}).items()}
+    found = moved(tmp_path, files)
+    assert found.missing == (
+        "No configuration of Contour. If it sets globalExtAuth, plain.example would be open to everybody. "
+        "Export configmaps and contourconfigurations and run init again with --force.",
+        "No Deployment of Service auth/htpasswd, which an ExtensionService uses. If it runs contour-authserver, "
+        "export deployments and run init again with --force; init then replaces it.",
+        "No EndpointSlices, so Envoy has no addresses of Services. "
+        "Export endpointslices and run init again with --force.",
+    )
+
+
+def _without_slices(text: str) -> str:
+    return "---".join(each for each in text.split("---") if "kind: EndpointSlice" not in each)
+
+
+def test_fields_without_effect_and_dropped_flags_are_told(tmp_path: Path) -> None:
+    files = whole()
+    proxy = PROXY.replace(
+        "routes: [{", "routes: [{retryPolicy: {count: 2}, rateLimitPolicy: {local: {requests: 1, unit: second}}, "
+    ).replace("fqdn:", "corsPolicy: {allowOrigin: ['*'], allowMethods: [GET]}\n    fqdn:")
+    files["shop.yaml"] = f"{proxy}---{ORIGIN}"
+    files["auth/server.yaml"] = files["auth/server.yaml"].replace(
+        "args: [htpasswd,", "args: [htpasswd, '--metrics-address=:8080',"
+    )
+    found = moved(tmp_path, files)
+    told = "has no effect: authplane does not support it. In HTTPProxy/default/shop."
+    assert [each for each in found.changed if "no effect" in each] == [
+        f"{field} {told}" for field in ("corsPolicy", "rateLimitPolicy", "retryPolicy")
+    ]
+    assert (
+        "Deployment auth/htpasswd: --metrics-address :8080 is left out. authplane authserver serves metrics on "
+        "127.0.0.1:9091. Pass --metrics-address for another address."
+    ) in found.changed
+    assert any(each.endswith("127.0.0.1:9444, instead of auth/htpasswd-x1. authplane run uses port 9443.")
+               for each in found.changed)  # fmt: skip
+
+
+def test_an_included_proxy_names_its_root_as_the_reason_why_it_is_not_moved(tmp_path: Path) -> None:
+    root = PROXY.replace("routes: [{", "includes: [{name: cart, conditions: [{prefix: /cart}]}]\n  rutes: [{")
+    cart = """
+apiVersion: projectcontour.io/v1
+kind: HTTPProxy
+metadata: {name: cart}
+spec: {routes: [{services: [{name: shop, port: 80}]}]}
+"""
+    found = moved(tmp_path, whole() | {"shop.yaml": f"{root}---{cart}---{ORIGIN}"})
+    assert (
+        "HTTPProxy default/cart: HTTPProxy default/shop includes it and is not moved. Correct that one." in found.left
+    )

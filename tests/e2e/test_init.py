@@ -127,7 +127,7 @@ spec: {{listeners: {{http: {{port: {http}}}, https: {{port: {https}}}}}}}
     for name, text in files.items():
         (tmp_path / "old" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "old" / name).write_text(text, encoding="utf-8")
-    validate, serve, run = next_commands(await output("authplane init new --from-contour old"))
+    validate, serve, run, _ = next_commands(await output("authplane init new --from-contour old"))
     assert "0 errors, 0 warnings" in await output(validate)
     tls = ssl.create_default_context(cadata=authority().certificate.decode())
     async with (

@@ -101,7 +101,7 @@ def _move(source: Path, folder: Path, *, force: bool) -> None:
             print_finding(finding, to_stderr=True)
         fail(str(error))
     _write(folder, moved.files, private=moved.private, force=force)
-    for title, lines in (("Changed", moved.changed), ("Not moved", moved.left)):
+    for title, lines in (("Changed", moved.changed), ("Not moved", moved.left), ("Missing", moved.missing)):
         if lines:
             click.echo(f"\n{title}:")
             for line in lines:
@@ -193,7 +193,7 @@ def _dev_ca() -> bytes:
 
 def _require_valid(made: Mapping[str, str]) -> None:
     """Refuse to write a folder that authplane would not serve."""
-    errors = [each for each in check_files(made) if each.problem.severity is Severity.ERROR]
+    errors = [each for each in check_files(made).findings if each.problem.severity is Severity.ERROR]
     if errors:
         for finding in errors:
             print_finding(finding, to_stderr=True)

@@ -6,16 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from authplane.core.problems import Severity, dotted
+from authplane.core.text import name_some
 from authplane.core.values import dataclass
 from authplane.devkit.scaffold.check_files import check_files
-from authplane.devkit.scaffold.contour_documents import Document, MoveError, mapping, with_text
+from authplane.devkit.scaffold.contour_documents import Document, MoveError, items, mapping, with_text
 from authplane.devkit.scaffold.new_servers import NewServer, move_servers
+from authplane.devkit.scaffold.referenced_documents import missing_lines, referenced, unreferenced_lines
 from authplane.resources.documents import Finding
 
 ASIDE: Final = ".not-moved"
 """Where documents go that authplane would refuse; the name starts with a dot, so that it is not read."""
 _SET_ASIDE: Final = frozenset({"ExtensionService", "HTTPProxy", "Secret", "TLSCertificateDelegation"})
 """Kinds without which no host is less protected: what needs them is refused and set aside as well."""
+_MOST_NAMED: Final = 5
 _ADVICE: Final = {
     "Ingress": "Write an HTTPProxy for each host.",
     "Endpoints": "Export EndpointSlices instead: kubectl get endpointslices -A -o yaml.",
@@ -31,6 +34,8 @@ class Moved:
     """Files with keys or passwords."""
     changed: tuple[str, ...]
     left: tuple[str, ...]
+    missing: tuple[str, ...]
+    """What the folder of Contour's resources seems to lack."""
     warnings: int
     servers: tuple[NewServer, ...]
 
@@ -41,16 +46,23 @@ def move_folder(documents: Sequence[Document]) -> Moved:
     if not kept:
         raise MoveError("There is no resource that authplane reads. Use a folder with HTTPProxies.")
     servers = move_servers(documents)
-    kept = [each for each in kept if each.name not in servers.replaced or each.kind != "EndpointSlice"]
-    kept, aside = _set_aside(kept, servers.files)
+    ours = [each for each in kept if each.name not in servers.replaced or each.kind != "EndpointSlice"]
+    named = referenced(ours, check_files({**_joined(ours), **servers.files}))
+    kept, aside = _set_aside(named, servers.files)
     files = {**_joined(kept), **servers.files, **_aside_files(aside)}
     secrets = {each.file for each in kept if each.kind == "Secret"}
-    findings = check_files(files)
+    findings = check_files(files).findings
     return Moved(
         files=files,
         private=frozenset({*secrets, *servers.private, *(name for name in files if name.startswith(f"{ASIDE}/"))}),
-        changed=(*_from_lists(kept), *servers.changed),
-        left=(*servers.left, *_refused(aside), *_foreign(documents, servers.workloads)),
+        changed=(*_from_lists(kept), *servers.changed, *_without_effect(findings)),
+        left=(
+            *servers.left,
+            *_refused(aside),
+            *unreferenced_lines(ours, named, servers.certificates),
+            *_foreign(documents, servers.workloads),
+        ),
+        missing=tuple(missing_lines(documents, kept)),
         warnings=sum(each.problem.severity is Severity.WARNING for each in findings),
         servers=servers.started,
     )
@@ -63,7 +75,8 @@ def _set_aside(kept: list[Document], more: Mapping[str, str]) -> tuple[list[Docu
     """Take out what authplane refuses, until nothing is left that it refuses."""
     aside: Aside = []
     while True:
-        findings = [each for each in check_files({**_joined(kept), **more}) if each.problem.severity is Severity.ERROR]
+        checked = check_files({**_joined(kept), **more})
+        findings = [each for each in checked.findings if each.problem.severity is Severity.ERROR]
         if not findings:
             _require_no_takeover(kept, [each for each, _ in aside])
             return kept, aside
@@ -127,12 +140,34 @@ def _sentence(finding: Finding) -> str:
 
 def _refused(aside: Aside) -> Iterator[str]:
     for each, found in aside:
-        yield f"{each.kind} {each.name}: {_sentence(found[0])}"
+        owner = _including(each, aside) if found[0].problem.reason == "Orphaned" else ""
+        why = f"HTTPProxy {owner} includes it and is not moved. Correct that one." if owner else _sentence(found[0])
+        yield f"{each.kind} {each.name}: {why}"
     if aside:
         yield (
             f"{ASIDE} has the refused documents with all their problems. Add missing Secrets to the folder you move, "
             "correct the rest, and run init again with --force."
         )
+
+
+def _including(child: Document, aside: Aside) -> str:
+    """Return the name of an HTTPProxy set aside that includes another one; empty if there is none."""
+    for each, _ in aside:
+        for include in map(mapping, items(each.spec.get("includes"))):
+            if f"{include.get('namespace') or each.namespace}/{include.get('name')}" == child.name:
+                return each.name
+    return ""
+
+
+def _without_effect(findings: Iterable[Finding]) -> Iterator[str]:
+    """Name the fields that Contour uses and authplane does not."""
+    fields: dict[str, list[str]] = {}
+    for each in findings:
+        if each.problem.reason == "FieldNotSupported" and each.ref is not None:
+            owners = fields.setdefault(str(each.problem.path[-1]), [])
+            owners += [str(each.ref)] if str(each.ref) not in owners else []
+    for field, owners in sorted(fields.items()):
+        yield f"{field} has no effect: authplane does not support it. In {name_some(owners, _MOST_NAMED)}."
 
 
 def _from_lists(kept: Iterable[Document]) -> Iterable[str]:

@@ -10,10 +10,13 @@ from typing import Final
 from authplane.core.values import dataclass
 from authplane.devkit.scaffold.contour_documents import Document, items, mapping
 from authplane.devkit.scaffold.old_servers import KNOWN_FLAGS, OldServer, find_servers, plain_name
+from authplane.devkit.scaffold.referenced_documents import SERVICE_LABEL
+from authplane.runtime.servers.admin import ADMIN_ADDRESS
 
-_SERVICE_LABEL: Final = "kubernetes.io/service-name"
 _HOST: Final = "127.0.0.1"
 _RUN_PORTS: Final = frozenset({9080, 9082, 9443, 9445})
+_FIRST_OPEN: Final = 1024
+"""Lower ports need root."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,8 @@ class MovedServers:
     started: tuple[NewServer, ...]
     workloads: frozenset[str]
     """Kind and name of the Deployments that were read."""
+    certificates: frozenset[str]
+    """``namespace/name`` of Secrets whose certificates are files now."""
 
 
 def move_servers(documents: Sequence[Document]) -> MovedServers:
@@ -57,6 +62,7 @@ def move_servers(documents: Sequence[Document]) -> MovedServers:
         left=tuple(move.left),
         started=tuple(move.started),
         workloads=frozenset(each.title for each in found),
+        certificates=frozenset(move.certificates),
     )
 
 
@@ -71,6 +77,7 @@ class _Move:
         self.changed: list[str] = []
         self.left: list[str] = []
         self.started: list[NewServer] = []
+        self.certificates: list[str] = []
 
     def add(self, server: OldServer) -> None:
         """Move one server."""
@@ -90,12 +97,12 @@ class _Move:
         )
         self._flags(server)
         for service in self._services(server):
-            self._endpoints(service, port)
+            self._endpoints(service, port, server.port)
 
     def _free_port(self, wanted: int) -> int:
         """Return the port of a server here; not one on which `authplane run` starts a program of its own."""
         taken = {each.port for each in self.started} | _RUN_PORTS
-        offered = itertools.chain(range(max(wanted, 1024), 65536), range(1024, 65536))
+        offered = itertools.chain(range(max(wanted, _FIRST_OPEN), 65536), range(_FIRST_OPEN, 65536))
         return next(port for port in offered if port not in taken)
 
     def _name(self, stem: str) -> str:
@@ -108,6 +115,11 @@ class _Move:
             self.changed.append(
                 f"{server.title}: --tls-ca-path is left out. contour-authserver never asks for client certificates; "
                 "authplane requires them with this option. Add it if Envoy has a client certificate."
+            )
+        if "metrics-address" in server.flags:
+            self.changed.append(
+                f"{server.title}: --metrics-address {server.flags['metrics-address']} is left out. "
+                f"authplane authserver serves metrics on {ADMIN_ADDRESS}. Pass --metrics-address for another address."
             )
         if server.mode == "htpasswd":
             self.changed.append(
@@ -135,7 +147,8 @@ class _Move:
         for path, text in zip(paths, pair, strict=True):
             self.files[path] = text
             self.private.append(path)
-        self.changed.append(f"Secret {name}: the authorization service reads copies in {paths[0]} and {paths[1]}.")
+        self.certificates.append(name)
+        self.changed.append(f"Secret {name}: the authorization service reads it from {paths[0]} and {paths[1]}.")
         return paths[0], paths[1]
 
     def _services(self, server: OldServer) -> Iterable[Document]:
@@ -146,7 +159,7 @@ class _Move:
             if same and selector.items() <= server.labels.items():
                 yield each
 
-    def _endpoints(self, service: Document, port: int) -> None:
+    def _endpoints(self, service: Document, port: int, before: int) -> None:
         """Lead a Service to this machine, where the new server listens."""
         old = [each for each in self._documents if each.kind == "EndpointSlice" and _is_of(each, service)]
         self.replaced += [each.name for each in old]
@@ -157,11 +170,21 @@ class _Move:
             plain_name(service.namespace), name, [str(each.get("name") or "") for each in ports], port
         )
         instead = f", instead of {', '.join(each.name for each in old)}" if old else ""
-        self.changed.append(f"Service {service.name}: {file} sends requests to {_HOST}:{port}{instead}.")
+        self.changed.append(
+            f"Service {service.name}: {file} sends requests to {_HOST}:{port}{instead}.{_other_port(before, port)}"
+        )
+
+
+def _other_port(before: int, port: int) -> str:
+    if port == before:
+        return ""
+    if before in _RUN_PORTS:
+        return f" authplane run uses port {before}."
+    return f" Port {before} needs root." if before < _FIRST_OPEN else f" Another of these servers uses port {before}."
 
 
 def _is_of(slice_: Document, service: Document) -> bool:
-    owner = mapping(slice_.metadata.get("labels")).get(_SERVICE_LABEL)
+    owner = mapping(slice_.metadata.get("labels")).get(SERVICE_LABEL)
     return slice_.namespace == service.namespace and owner == service.metadata.get("name")
 
 
@@ -215,7 +238,7 @@ metadata:
   name: {_text(f"{service}-authplane")}
   namespace: {_text(namespace)}
   labels:
-    {_SERVICE_LABEL}: {_text(service)}
+    {SERVICE_LABEL}: {_text(service)}
 addressType: IPv4
 endpoints:
 - addresses:

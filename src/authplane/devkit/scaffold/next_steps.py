@@ -13,9 +13,16 @@ from authplane.devkit.scaffold.mcp_folder import group_claims
 def contour_steps(folder: Path, moved: Moved) -> str:
     """Return what to run next with a folder that comes from Contour."""
     where = quote(str(folder))
-    lines = [f"authplane validate {where}", *_servers(folder, moved)]
-    lines.append(f"authplane run {where}")
-    return "Next, the servers each in its own terminal:\n" + "\n".join(f"  {line}" for line in lines)
+    programs = "\n".join(f"  {line}" for line in (*_servers(folder, moved), f"authplane run {where}"))
+    return f"""\
+Next, check the folder:
+  authplane validate {where}
+
+Then start each of these programs in its own terminal:
+{programs}
+
+While they run, check that Envoy can reach everything:
+  authplane doctor {where}"""
 
 
 def _servers(folder: Path, moved: Moved) -> Iterator[str]:

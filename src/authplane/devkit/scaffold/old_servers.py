@@ -62,16 +62,23 @@ class OldServer:
 def find_servers(documents: Iterable[Document]) -> Iterator[OldServer]:
     """Find every container that runs contour-authserver."""
     for document in documents:
-        if document.kind not in _WORKLOADS:
-            continue
-        is_pod = document.kind == "Pod"
-        template = document.value if is_pod else mapping(document.spec.get("template"))
+        template = _pod_template(document)
         pod = mapping(template.get("spec"))
-        labels = mapping(mapping(template.get("metadata")).get("labels"))
         for container in items(pod.get("containers")):
-            found = _read(document, mapping(container), pod, labels)
+            found = _read(document, mapping(container), pod, pod_labels(document))
             if found is not None:
                 yield found
+
+
+def pod_labels(document: Document) -> Mapping[str, Any]:
+    """Return the labels of a workload's Pods; none if the document is not a workload."""
+    return mapping(mapping(_pod_template(document).get("metadata")).get("labels"))
+
+
+def _pod_template(document: Document) -> Mapping[str, Any]:
+    if document.kind not in _WORKLOADS:
+        return {}
+    return document.value if document.kind == "Pod" else mapping(document.spec.get("template"))
 
 
 def plain_name(text: str) -> str:
