@@ -85,6 +85,28 @@ def test_the_grounds_of_a_decision_name_policy_rule_entry_identity_method_and_to
     assert judge(made, READ, Proof()).grounds == Grounds(name, "", "", "", "resources/read", "", "no_peer_identity")
 
 
+STRANGERS = {
+    "a workload that no rule lists": (rule(), Proof(ids=(OTHER,)), OTHER, "peer_not_listed"),
+    "one of many that no rule lists": (
+        f"[{', '.join([rule()[1:-1]] * 4)}]",
+        Proof(ids=(OTHER,)),
+        OTHER,
+        "peer_not_listed",
+    ),
+    "a token for another audience": (rule(OIDC), Proof(shown=token(aud="other")), f"{ISSUER}#alice", "other_audience"),
+    "a certificate where rules want tokens": (rule(OIDC), Proof(ids=(OTHER,)), "", "no_token"),
+    "nothing": (rule(), Proof(), "", "no_peer_identity"),
+}
+
+
+@pytest.mark.parametrize(("rules", "proof", "identity", "reason"), STRANGERS.values(), ids=STRANGERS.keys())
+def test_the_log_names_a_sender_that_no_rule_accepts(rules: str, proof: Proof, identity: str, reason: str) -> None:
+    verdict = judge(policies(BACKEND, policy(rules)), ADD_CALL, proof)
+    assert (verdict.grounds.identity, verdict.grounds.reason) == (identity, reason)
+    assert isinstance(verdict.decision, Deny)
+    assert verdict.decision.identity == identity
+
+
 @pytest.mark.requirement("S16")
 def test_an_expression_that_fails_is_named_so_that_it_can_be_counted() -> None:
     made = policies(BACKEND, policy(rule(OIDC, cel('identity.group == "admin"'))))

@@ -216,7 +216,7 @@ def _begin(policy: AnyPolicy, case: Case) -> Result | Generator[Effect, Outcome,
 
 def _weight(result: NotPassed) -> tuple[bool, bool, bool, bool]:
     """Rank denials by how much they help: first those that may still be granted, then those the client can fix."""
-    return bool(result.unavailable), bool(result.scopes), bool(result.identity), result.wants_token
+    return bool(result.unavailable), bool(result.scopes), result.recognised, result.wants_token
 
 
 def _unprotected(chain: PolicyChain, case: Case) -> Verdict:

@@ -23,7 +23,18 @@ from authplane.policy.mcp.base_methods import BaseMode, is_base
 from authplane.policy.mcp.mcp_calls import McpCall, ToolCall, method_of
 from authplane.policy.mcp.mcp_refusal import McpRefusal
 from authplane.policy.rules.external_service import Missing
-from authplane.policy.rules.rule_model import AnySource, Asked, Expression, Oidc, Policy, Rule, Screen, issuers_of
+from authplane.policy.rules.rule_model import (
+    Account,
+    AnySource,
+    Asked,
+    Expression,
+    Oidc,
+    Policy,
+    Rule,
+    Screen,
+    Spiffe,
+    issuers_of,
+)
 from authplane.policy.verdicts.effects import Ask, Declined, Effect, Granted, Outcome
 from authplane.policy.verdicts.verdict import NotPassed, Passed, Result
 
@@ -31,6 +42,8 @@ BASE: Final = "base_protocol"
 JWT_METADATA: Final = "envoy.filters.http.jwt_authn"
 MCP_METADATA: Final = "envoy.filters.http.mcp"
 _FEW: Final = 2
+_PROVED_BY_TOKEN: Final = frozenset({Miss.SCOPE, Miss.AUDIENCE, Miss.OTHER_ISSUER})
+"""The token is valid, and no rule accepts it."""
 
 
 class _Question(NamedTuple):
@@ -275,7 +288,8 @@ def _not_passed(policy: Policy, case: Case, found: _Findings) -> NotPassed:
         policy=str(policy.ref),
         rule=rule,
         entry=entry,
-        identity=_name(found, case),
+        identity=_name(policy, found, case),
+        recognised=recognised,
         reason=reason,
         unavailable=found.unavailable,
         retry_after=_retry_after(case, found),
@@ -307,11 +321,18 @@ def _retry_after(case: Case, found: _Findings) -> int:
     return token.retry_after if isinstance(token, Refused) else 0
 
 
-def _name(found: _Findings, case: Case) -> str:
+def _name(policy: Policy, found: _Findings, case: Case) -> str:
+    """Return who sends the request: as a rule sees it, or as a proof says that no rule accepts."""
     if found.identity is not None:
         return found.identity.name
-    token = case.evidence.token() if found.miss is Miss.SCOPE else None
-    return token_identity(token).name if isinstance(token, Verified) else ""
+    token = case.evidence.token() if found.miss in _PROVED_BY_TOKEN else None
+    if isinstance(token, Verified):
+        return token_identity(token).name
+    # Only where rules name workloads: elsewhere nothing has read the certificate.
+    if not any(isinstance(rule.source, Spiffe | Account) for rule in policy.rules):
+        return ""
+    account = case.evidence.account()
+    return next(iter(case.evidence.spiffe_ids()), "") or (f"ServiceAccount {account}" if account is not None else "")
 
 
 def _missing_scopes(case: Case, found: _Findings) -> tuple[str, ...]:

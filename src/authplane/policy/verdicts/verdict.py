@@ -89,7 +89,9 @@ class NotPassed:
     rule: str = ""
     entry: str = ""
     identity: str = ""
-    """The sender's identity; empty if no rule recognises the sender."""
+    """The sender's identity for the log; empty if the sender proves none that a rule could accept."""
+    recognised: bool = False
+    """Some rule is about this sender."""
     reason: str
     unavailable: str = ""
     """Why there is no decision; empty if there is one."""
