@@ -111,6 +111,7 @@ def test_status_for_people_says_who_decides(tmp_path: Path) -> None:
     lines = invoke("status", str(tmp_path)).stdout.splitlines()
     assert lines[0].split() == ["RESOURCE", "VALID", "READY", "PROGRAMMED", "ENFORCED"]
     assert lines[1].split() == ["AccessPolicy/default/p", "True", "True", "False", "CallOut"]
+    assert "NoReadyEndpoints" not in "".join(lines)
 
 
 def test_compile_keeps_keys_to_itself(folder: Path) -> None:

@@ -155,6 +155,10 @@ async def test_a_clock_that_is_off_is_a_finding(tmp_path: Path) -> None:
     assert "s ahead of the issuer's" in message
 
 
+async def test_a_clock_is_not_compared_where_no_policy_names_an_issuer() -> None:
+    assert told(await probe_issuers(examined(BACKEND, ECHO, policy(rule())))) == []
+
+
 @pytest.mark.parametrize("date", ["", "yesterday"])
 async def test_a_clock_that_nobody_tells_is_unknown(tmp_path: Path, date: str) -> None:
     (_, outcome, _), (subject, clock, message) = await issuer_rows(tmp_path, date)
@@ -203,9 +207,10 @@ async def test_certificates_are_judged_by_their_end() -> None:
         return {outcome for _, outcome, _ in told(await probe_certificates(examined(*documents, now=now)))}
 
     assert await outcomes(today - timedelta(days=60)) == {"finding"}
-    assert await outcomes(today) == {"warning"}
+    assert await outcomes(today) == {"ok"}
+    assert await outcomes(today + timedelta(hours=20)) == {"warning"}
     assert await outcomes(today + timedelta(days=2)) == {"finding"}
-    rows = told(await probe_certificates(examined(*documents, now=today)))
+    rows = told(await probe_certificates(examined(*documents, now=today + timedelta(hours=20))))
     assert [subject for subject, _, _ in rows] == ["Secret/default/ca ca.crt", "Secret/default/tls tls.crt"]
     assert all(message.startswith("Expires on ") and "0 days" in message for _, _, message in rows)
 

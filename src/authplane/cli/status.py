@@ -16,11 +16,12 @@ from authplane.controlplane.graph.model.programming import NotServed
 from authplane.controlplane.serving.runtime.control_socket import NotLiveError, ask_live
 from authplane.controlplane.status.gateway_status import CONTROLLER
 from authplane.controlplane.status.status_json import Transitions
-from authplane.resources.service_endpoints import NO_ENDPOINTS
+from authplane.resources.service_endpoints import NO_ENDPOINTS, lacks_endpoints
 from authplane.runtime.clock import now
 
+_POLICY_SERVER = "PolicyServerReady"
 _COLOURS = {"True": "green", "False": "red", "Unknown": "yellow"}
-_SHOWN = (("Valid", "Accepted"), ("Ready", "ResolvedRefs"), ("Programmed",))
+_SHOWN = (("Valid", "Accepted"), ("Ready", "ResolvedRefs", _POLICY_SERVER), ("Programmed",))
 """The conditions of each column; kinds of the Gateway API have others."""
 _WORST = ("False", "Unknown", "True")
 
@@ -91,7 +92,8 @@ def _reasons(conditions: list[dict[str, Any]]) -> list[str]:
         lines += [f"{sub['reason']}: {sub['message']}" for sub in subs]
         good = "False" if condition["type"] == "Conflicted" else "True"
         if condition["status"] != good and not condition.get("errors"):
-            lines.append(f"{condition['reason']}: {condition['message']}")
-        elif condition["type"] == "ResolvedRefs" and condition["message"]:
+            named = f"{_POLICY_SERVER}: {condition['status']}, " if condition["type"] == _POLICY_SERVER else ""
+            lines.append(f"{named}{condition['reason']}: {condition['message']}")
+        elif condition["type"] == "ResolvedRefs" and lacks_endpoints(condition["message"]):
             lines.append(f"{NO_ENDPOINTS}: {condition['message']}")
     return lines

@@ -43,12 +43,20 @@ NO_ENDPOINTS: Final = "NoReadyEndpoints"
 """The reason of a warning about a Service that nothing answers for."""
 
 
+_LACKS: Final = "has no ready endpoint"
+
+
+def lacks_endpoints(message: str) -> bool:
+    """Tell whether a message is one of `no_endpoints_message`, perhaps with others."""
+    return _LACKS in message
+
+
 def no_endpoints_message(resources: Resources, name: ObjectName, port: int) -> str:
     """Say why a port of a Service has no ready endpoint, and what to do; `ready_endpoints` found none."""
     service, slices = resources.services[name], resources.endpoint_slices.get(name, ())
     tcp = tcp_port(service, port)
     named = "" if isinstance(tcp, Unresolved) else tcp.name
-    wrong = f'Service "{name}" has no ready endpoint for port {port}, so Envoy cannot send requests to it.'
+    wrong = f'Service "{name}" {_LACKS} for port {port}, so Envoy cannot send requests to it.'
     if not slices:
         return f'{wrong} Add an EndpointSlice with the label "{SERVICE_LABEL}: {name.name}".'
     if not any(each.name == named and each.protocol == "TCP" for slice_ in slices for each in slice_.ports):

@@ -72,6 +72,13 @@ async def test_the_cause_is_named(case: Case) -> None:
     assert (refused.cause if isinstance(refused, Refused) else None) is case.want
 
 
+async def test_a_reason_has_no_full_stop_since_a_sentence_goes_on_with_it() -> None:
+    async with serving() as address:
+        refused = await greet(address, CASES["for another name"].tls)
+    assert isinstance(refused, Refused)
+    assert refused.why.endswith("certificate is not valid for 'other.example'")
+
+
 async def test_nobody_listens() -> None:
     async with serving(tls=False) as address:
         pass

@@ -39,3 +39,19 @@ async def test_what_changes_is_told_once_and_what_does_not_is_not() -> None:
         assert greeter.results == {}
 
     await first_of(changes, greeter.follow)
+
+
+async def test_a_server_that_does_not_listen_is_tried_again_soon() -> None:
+    told: asyncio.Queue[Greeting] = asyncio.Queue()
+    greeter = Greeter(lambda _, greeting: told.put_nowait(greeting), interval=3600, retry=0.01)
+    async with serving(tls=False) as address:
+        pass
+
+    async def changes() -> None:
+        greeter.configure((address,), None)
+        async with asyncio.timeout(LIMIT):
+            assert isinstance(await told.get(), Refused)
+            async with serving(tls=False, address=address):
+                assert await told.get() == Accepted()
+
+    await first_of(changes, greeter.follow)

@@ -15,7 +15,7 @@ from authplane.runtime.servers.listen import AddressInvalidError, AddressTakenEr
 from authplane.runtime.servers.port_holder import PortHolder, find_port_holder
 
 SOON: Final = timedelta(days=30)
-"""How long before its end a certificate is worth a warning."""
+"""How long before its end a certificate is worth a warning; at most a third of its lifetime, when it should be renewed."""
 _LARGEST: Final = 1024 * 1024
 _KEYS: Final = ("tls.crt", "ca.crt")
 
@@ -92,7 +92,7 @@ def _certificate_row(pem: _Pem, now: datetime) -> Row:
     elif now >= validity.end:
         outcome, message = Outcome.FINDING, f"Expired on {validity.end:%Y-%m-%d}."
         remedy = "Renew the certificate."
-    elif validity.end - now < SOON:
+    elif validity.end - now < min(SOON, (validity.end - validity.begin) / 3):
         outcome, message = Outcome.WARNING, f"Expires on {validity.end:%Y-%m-%d}, in {_days(validity.end - now)}."
         remedy = "Renew the certificate."
     else:

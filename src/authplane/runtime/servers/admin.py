@@ -1,8 +1,8 @@
 """The admin port: liveness, readiness and metrics of the process. It shows no secrets."""
 
 import socket
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPMethod, HTTPStatus
 from ipaddress import ip_address
 from typing import Final, Protocol, TypeAlias, assert_never
@@ -15,7 +15,7 @@ from authplane.core.values import dataclass
 from authplane.runtime.child_processes import place_of
 from authplane.runtime.servers.admin_hosts import KnownHosts
 from authplane.runtime.servers.http_server import HttpLimits, HttpRequest, HttpResponse, Respond, serve_http
-from authplane.runtime.servers.listen import Address, ListenError, TcpAddress, UnixAddress
+from authplane.runtime.servers.listen import Address, AddressTakenError, ListenError, TcpAddress, UnixAddress, claim
 
 _log: Final = structlog.stdlib.get_logger()
 
@@ -79,7 +79,18 @@ def serve_admin(settings: AdminSettings, pages: Respond) -> AbstractAsyncContext
         answer = pages(request)
         return answer if isinstance(answer, HttpResponse) else await answer
 
-    return serve_http(address, respond, limits=_LIMITS)
+    return _listening(address, respond)
+
+
+@asynccontextmanager
+async def _listening(address: Address, respond: Respond) -> AsyncGenerator[Address]:
+    try:
+        claim(address)
+    except AddressTakenError as error:
+        remedy = "Set --metrics-address to another address, or stop that program."
+        raise AddressTakenError(address, error.why, remedy) from error
+    async with serve_http(address, respond, limits=_LIMITS) as bound:
+        yield bound
 
 
 def admin_pages(metrics: Counted, parts: Mapping[str, Obstacle]) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:

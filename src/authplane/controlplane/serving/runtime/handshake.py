@@ -137,7 +137,7 @@ async def greet(
 def _refused(error: OSError | asyncio.IncompleteReadError, *, secure: bool) -> Refused:
     match error:
         case ssl.SSLCertVerificationError():
-            return Refused(cause=Cause.SERVER_CERTIFICATE, why=f"the server's certificate: {error.verify_message}")
+            return Refused(cause=Cause.SERVER_CERTIFICATE, why=f"the server's certificate: {_certificate_words(error)}")
         case ssl.SSLError():
             return Refused(cause=Cause.HANDSHAKE, why=f"TLS handshake failed: {_words(error)}")
         case asyncio.IncompleteReadError() | ConnectionResetError() | ConnectionAbortedError() | BrokenPipeError():
@@ -220,6 +220,11 @@ def _show_pair(context: ssl.SSLContext, certificate: bytes, key: Secret[bytes]) 
         raise _ClientTlsError(f"cannot use the client certificate: {_words(error)}") from error
     finally:
         os.close(held)
+
+
+def _certificate_words(error: ssl.SSLCertVerificationError) -> str:
+    """Return what is wrong, without a full stop: OpenSSL ends some of its messages with one, and not others."""
+    return error.verify_message.rstrip(".")
 
 
 def _words(error: Exception) -> str:

@@ -5,18 +5,23 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from authplane.controlplane.serving.runtime.handshake import ClientTls, Greeting, Refused, greet_all
+from authplane.controlplane.serving.runtime.handshake import Cause, ClientTls, Greeting, Refused, greet_all
 from authplane.runtime.servers.listen import Address
 
 INTERVAL: Final = 10.0
 """Seconds between two attempts."""
+RETRY: Final = 1.0
+"""Seconds until the next attempt while a server does not listen: it may just be starting."""
 
 
 class Greeter:
     """Keeps the outcome of the last attempt at each address; there are none until they are configured."""
 
-    def __init__(self, heard: Callable[[Address, Greeting], None], *, interval: float = INTERVAL) -> None:
+    def __init__(
+        self, heard: Callable[[Address, Greeting], None], *, interval: float = INTERVAL, retry: float = RETRY
+    ) -> None:
         self._heard = heard
+        self._retry = min(retry, interval)
         self._interval = interval
         self._addresses: tuple[Address, ...] = ()
         self._tls: ClientTls | None = None
@@ -41,6 +46,11 @@ class Greeter:
         if before is None or _sort(before) != _sort(greeting):
             self._heard(address, greeting)
 
+    def _pause(self) -> float:
+        results = self._results.values()
+        away = any(isinstance(each, Refused) and each.cause is Cause.UNREACHABLE for each in results)
+        return self._retry if away else self._interval
+
     async def follow(self) -> NoReturn:
         """Probe for ever, and report changes."""
         while True:
@@ -49,7 +59,7 @@ class Greeter:
                 if (addresses, tls) == (self._addresses, self._tls):
                     self._take(address, greeting)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._interval):
+                async with asyncio.timeout(self._pause()):
                     await self._changed.wait()
             self._changed.clear()
 
