@@ -5,6 +5,7 @@ import os
 import socket
 import stat
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx2
@@ -15,6 +16,7 @@ from tests.support.eventually import eventually
 from tests.support.ports import free_port
 
 from authplane.cli.main import build_app
+from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, issue
 from authplane.runtime.child_processes import Line, run_process
 
 
@@ -108,6 +110,47 @@ def test_the_node_id_is_the_name_in_the_certificate(tmp_path: Path) -> None:
     assert json.loads(invoke(*options, str(tmp_path / "crt")).stdout)["node"]["id"] == "edge.example"
     named = json.loads(invoke(*options, str(tmp_path / "crt"), "--node", "edge.example#2").stdout)
     assert named["node"]["id"] == "edge.example#2"
-    result = invoke(*options, str(tmp_path / "missing"))
+    result = invoke(*options, str(tmp_path / "missing"), "--skip-file-checks")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "--node" in result.stderr
+
+
+COMMON = issue(
+    authority(),
+    Leaf(name="edge.example", usage=Usage.CLIENT, dns=("other",)),
+    now=datetime.now(UTC),
+    lifetime=timedelta(days=1),
+)
+FILES = {
+    "a CA that does not exist": ({"ca": b""}, 1, "/ca: No such file or directory"),
+    "a CA that is none": ({"ca": b"no PEM"}, 1, "/ca has no CA certificate"),
+    "a key of another certificate": ({"key": client("other").key.reveal()}, 1, "are not a certificate and its private"),
+    "a certificate of another node": (
+        {"crt": client("b").certificate, "key": client("b").key.reveal()},
+        1,
+        "URIs in the certificate: b",
+    ),
+    "a certificate with the id as common name": (
+        {"crt": COMMON.certificate, "key": COMMON.key.reveal()},
+        0,
+        "--node-name cn",
+    ),
+}
+
+
+@pytest.mark.parametrize(("others", "status", "said"), FILES.values(), ids=FILES.keys())
+def test_files_that_cannot_connect_are_refused(
+    tmp_path: Path, others: dict[str, bytes], status: int, said: str
+) -> None:
+    own = client("edge.example")
+    right = {"ca": authority().certificate, "crt": own.certificate, "key": own.key.reveal()}
+    for name, content in (right | others).items():
+        if content:
+            (tmp_path / name).write_bytes(content)
+    paths = {"ca": "ca", "cert": "crt", "key": "key"}
+    options = [f"--tls-{option}-path={tmp_path / name}" for option, name in paths.items()]
+    command = ["bootstrap", "--address", "control.example:18000", "--node", "edge.example", *options]
+    result = invoke(*command)
+    assert (result.exit_code, result.stderr.count("\n")) == (status, 1)
+    assert said in result.stderr
+    assert invoke(*command, "--skip-file-checks").exit_code == 0

@@ -1,11 +1,13 @@
 """`authplane bootstrap`."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, assert_never
 
 import click
 
 from authplane.cli.shared.listen_options import serving
-from authplane.cli.shared.output import fail
+from authplane.cli.shared.output import fail, print_line
 from authplane.cli.shared.parameters import Option
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import (
@@ -16,9 +18,18 @@ from authplane.controlplane.render.envoy_bootstrap import (
     Where,
     ads_bootstrap,
 )
-from authplane.controlplane.serving.runtime.ads_peers import first_name
+from authplane.controlplane.serving.runtime.ads_peers import first_name, names_in
 from authplane.controlplane.serving.runtime.control_socket import xds_address
-from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress, parse_address
+from authplane.runtime.servers.listen import (
+    Address,
+    TcpAddress,
+    TlsUnusableError,
+    UnixAddress,
+    parse_address,
+    read_server_tls,
+)
+from authplane.xds.server.client_text import clean_node
+from authplane.xds.server.node_identity import INSTANCE, NodeName
 
 
 def bootstrap(
@@ -40,6 +51,9 @@ def bootstrap(
     tls_server_name: Annotated[
         str, Option(help="Name in the control plane's certificate. Default: the host of its address.")
     ] = "",
+    skip_file_checks: Annotated[
+        bool, Option("--skip-file-checks", help="Do not read the TLS files, which are on another machine.")
+    ] = False,
 ) -> None:
     """Print an Envoy bootstrap configuration that connects to a control plane.
 
@@ -61,9 +75,15 @@ def bootstrap(
                 " certificate.",
                 status=2,
             )
+        names = None
+        if any(files) and not skip_file_checks:
+            names = _usable_names(ca=tls_ca_path, certificate=tls_cert_path, key=tls_key_path)
+        id_ = node or _node(tls_cert_path)
+        if names is not None:
+            _require_name(id_, names, tls_cert_path)
         tls = ClientFiles(server_name=name, ca=tls_ca_path, certificate=tls_cert_path, key=tls_key_path)
         control = ControlPlane(where=where, delta=delta, tls=tls if any(files) else None)
-        message = ads_bootstrap(control, node=node or _node(tls_cert_path), admin=_where(parse_address(admin)))
+        message = ads_bootstrap(control, node=id_, admin=_where(parse_address(admin)))
     click.echo(json_text(message), nl=False)
 
 
@@ -75,6 +95,36 @@ def _node(certificate: str) -> str:
     if name is None:
         fail(f"Cannot read a DNS name or a URI from {certificate}. Set --node to a name in this certificate.", status=2)
     return name
+
+
+def _usable_names(*, ca: str, certificate: str, key: str) -> Mapping[NodeName, frozenset[str]]:
+    """Require files that Envoy can use, and return the names in the certificate."""
+    try:
+        read_server_tls(certificate=certificate, key=key, ca=ca)
+        return names_in(Path(certificate).read_bytes())
+    except TlsUnusableError as error:
+        fail(f"{error} If the files are on another machine, run this command there, or add --skip-file-checks.")
+    except ValueError as error:
+        fail(f"Cannot read the names in {certificate}: {error}. Use another certificate.")
+
+
+def _require_name(node: str, names: Mapping[NodeName, frozenset[str]], certificate: str) -> None:
+    """Require a node id that the control plane accepts with this certificate."""
+    name = node.partition(INSTANCE)[0]
+    if name in names[NodeName.SAN]:
+        return
+    if name in names[NodeName.CN]:
+        print_line(
+            f"authplane: The node id is only the common name in {certificate}. Start authplane control with"
+            " --node-name cn.",
+            to_stderr=True,
+        )
+        return
+    has = ", ".join(sorted(map(clean_node, names[NodeName.SAN]))) or "none"
+    fail(
+        f"Node id {clean_node(node)!r} is not a name in {certificate}, so the control plane will reject it. DNS names"
+        f" and URIs in the certificate: {has}. Set --node to one of them, or use another certificate."
+    )
 
 
 def _where(address: Address) -> Where:

@@ -1,7 +1,7 @@
 """`authplane control`."""
 
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Annotated, assert_never
 
 import structlog
@@ -35,7 +35,7 @@ from authplane.runtime.log import LogFormat, set_up_log
 from authplane.runtime.run_until_stopped import Stop, first_of, run_program
 from authplane.runtime.secret_files import warn_of_open_files
 from authplane.runtime.servers.admin import CONTROL_ADDRESS, AdminSettings, admin_pages, serve_admin
-from authplane.runtime.servers.listen import AddressTakenError, ListenError, parse_address
+from authplane.runtime.servers.listen import parse_address
 from authplane.runtime.servers.tls_files import TlsFiles
 from authplane.sources.runtime.last_good_store import LastGood, default_state_dir
 from authplane.sources.runtime.read_folder import LOOSEN_AFTER, Folder
@@ -125,11 +125,7 @@ async def _serve_admin(plane: Control, settings: AdminSettings | None) -> AsyncG
         yield
         return
     pages = admin_pages(ControlMetrics(plane), {"xds": plane.obstacle})
-    async with AsyncExitStack() as stack:
-        try:
-            await stack.enter_async_context(serve_admin(settings, pages))
-        except AddressTakenError as error:
-            raise ListenError(f"{error}. Set --metrics-address to another address, or to '' for none.") from error
+    async with serve_admin(settings, pages):
         yield
 
 

@@ -158,7 +158,7 @@ def test_the_defaults_are_this_machine_and_differ_so_that_both_programs_can_run_
 
 async def test_an_address_that_cannot_be_had_is_one_sentence() -> None:
     async with serve_admin(AdminSettings(address=HERE), NOTHING) as address:
-        remedy = r"Set --metrics-address to another address, or stop that program\.$"
+        remedy = r"Set --metrics-address to another address, or to '' for none\.$"
         with pytest.raises(AddressTakenError, match=rf"process \d+ \(.*\) listens there\. {remedy}"):
             async with serve_admin(AdminSettings(address=address), NOTHING):
                 pass

@@ -15,7 +15,7 @@ from authplane.runtime.servers.listen import AddressInvalidError, AddressTakenEr
 from authplane.runtime.servers.port_holder import PortHolder, find_port_holder
 
 SOON: Final = timedelta(days=30)
-"""How long before its end a certificate is worth a warning; at most a third of its lifetime, when it should be renewed."""
+"""How long before its end a certificate is worth a warning; at most a third of its lifetime."""
 _LARGEST: Final = 1024 * 1024
 _KEYS: Final = ("tls.crt", "ca.crt")
 

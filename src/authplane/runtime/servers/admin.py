@@ -87,7 +87,7 @@ async def _listening(address: Address, respond: Respond) -> AsyncGenerator[Addre
     try:
         claim(address)
     except AddressTakenError as error:
-        remedy = "Set --metrics-address to another address, or stop that program."
+        remedy = "Set --metrics-address to another address, or to '' for none."
         raise AddressTakenError(address, error.why, remedy) from error
     async with serve_http(address, respond, limits=_LIMITS) as bound:
         yield bound

@@ -1,5 +1,6 @@
 """The names in a client's certificate, which grpcio has verified."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -21,6 +22,15 @@ def peer_names(context: grpc.aio.ServicerContext[bytes, bytes], which: NodeName)
         except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
             return frozenset()
     return frozenset()
+
+
+def names_in(content: bytes) -> Mapping[NodeName, frozenset[str]]:
+    """Return the names of each sort in a certificate, PEM; raises `ValueError` if they cannot be read."""
+    try:
+        certificate = x509.load_pem_x509_certificate(content)
+        return {which: _names(certificate, which) for which in NodeName}
+    except (x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
+        raise ValueError(str(error)) from error
 
 
 def first_name(path: str) -> str | None:
