@@ -53,11 +53,10 @@ def _texts(ports: Ports, upstream: int) -> dict[str, str]:
         configuration("unix:/nowhere.sock"), gateway(ports.plain, ports.secure), tls_secret("tls", server("localhost")),
         ca_secret("ca"), service("mcp", upstream),
     ]  # fmt: skip
-    chosen = {"authplane.dev/body-inspection": "Native"}
     found = {"common": "\n---\n".join(common)}
     for number in range(_SIZE):
         name = f"shop-{number}"
-        found[name] = "\n---\n".join((backend(name, chosen), route(name, {name: 1}), _policy(number)))
+        found[name] = "\n---\n".join((backend(name, {}), route(name, {name: 1}), _policy(number)))
     return found
 
 
@@ -78,7 +77,7 @@ def _change(library: Library, generation: Generation) -> None:
     """Change the tools of one policy, and print what follows."""
     taken, sent = [], {}
     for turn in range(_ROUNDS):
-        texts = backend("shop-7", {"authplane.dev/body-inspection": "Native"}), route("shop-7", {"shop-7": 1})
+        texts = backend("shop-7", {}), route("shop-7", {"shop-7": 1})
         library.changed("shop-7.yaml", "\n---\n".join((*texts, _policy(7, f"tool-{turn}"))).encode())
         before, begun = generation, time.process_time()
         generation = build_generation(library.current(), before, keys=_KEYS)
@@ -132,10 +131,9 @@ async def _enforced(core: int) -> None:
 async def _turn(folder: Path, http: httpx2.AsyncClient, url: str, turn: int) -> float:
     """Take a tool away, or give it back."""
     allowed = bool(turn % 2)
-    chosen = {"authplane.dev/body-inspection": "Native"}
     written = _policy(0, "add" if allowed else "nothing")
     draft = folder / ".shop-0.new"
-    texts = (backend("shop-0", chosen), route("shop-0", {"shop-0": 1}), written)
+    texts = (backend("shop-0", {}), route("shop-0", {"shop-0": 1}), written)
     await asyncio.to_thread(draft.write_text, "\n---\n".join(texts), encoding="utf-8")
     begun = time.perf_counter()
     draft.replace(folder / "shop-0.yaml")

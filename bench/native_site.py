@@ -40,7 +40,6 @@ HEADERS: Final = {
     "mcp-session-id": "0123456789abcdef0123456789abcdef",
 }
 """As a client of MCP sends them."""
-_NATIVE: Final = {"authplane.dev/body-inspection": "Native"}
 _HTTP2: Final = {"projectcontour.io/upstream-protocol.h2c": "80"}
 _CALL_OUT: Final = {"authplane.dev/placement": "CallOut"}
 
@@ -67,8 +66,8 @@ def documents(upstream: int, ports: Ports, policy_server: str, issuer: RunningIs
     oidc = f"{{type: OIDC, oidc: {{issuerUrl: '{issuer.url}', audiences: [shop]}}}}"
     claims = f"[{{source: {oidc}, authorization: [{{type: CEL, cel: '{_EXPRESSION}'}}]}}]"
     protected = {
-        "tools": (_TOOLS, _NATIVE),
-        "claims": (claims, _NATIVE),
+        "tools": (_TOOLS, {}),
+        "claims": (claims, {}),
         "tools-asked": (_TOOLS, _CALL_OUT),
         "claims-asked": (claims, _CALL_OUT),
     }

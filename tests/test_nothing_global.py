@@ -25,7 +25,6 @@ ALLOWED: Final = {
     "authplane.cel.check.engine._written": "one value, made when the engine is first needed",
     "authplane.cel.check.program.compile_expression": "1,000 times slower without; numbers beside it",
     "authplane.policy.attached.request_target.parse_target": "a twelfth of a decision; numbers beside it",
-    "authplane.policy.placement.native_requests.build_front": "1,600 times slower without; numbers beside it",
     "authplane.policy.rules.ca_certificates.rewrite_certificates": "each pass reads them; numbers beside it",
     "authplane.resources.typed.shapes._shape": "one for each kind, and those are classes of ours",
     "authplane.xds.server.lingering.wire.join_extension": "eight, the same for all proxies; numbers beside it",

@@ -43,10 +43,6 @@ CASES = {
         {"decided": {ID: "!ask"}, "details": "ext_authz_denied"},
         "denied by the authorization service, because Envoy does not decide such requests",
     ),
-    "too large": Case(
-        {"status": 413, "details": "direct_response", "authorization": None},
-        "rejected by Envoy before any policy: body is larger than maxRequestBody",
-    ),
     "nobody was asked": Case({"decided": None}, "allowed by the authorization service"),
     "denied in Envoy": Case(
         {"details": "rbac_access_denied_matched_policy[none]", "policies": "shop/a.v1 shop/b"},
@@ -64,13 +60,9 @@ CASES = {
         {"details": "rbac_access_denied_matched_policy[none]", "policies": "shop/b", "status": 401},
         "denied by Envoy: no rule of shop/b grants it, and the request has no valid identity",
     ),
-    "not as MCP clients ask": Case(
-        {"details": "mcp_reject_no_mcp"},
-        "rejected by Envoy before any policy: mcp_reject_no_mcp, method, Content-Type or Accept is not valid in MCP",
-    ),
-    "not a message": Case(
-        {"details": "mcp_parse_error"},
-        "rejected by Envoy before any policy: mcp_parse_error, body is too large or not JSON",
+    "a large body": Case(
+        {"details": "request_payload_too_large", "status": 413},
+        "rejected by Envoy before any policy: body is too large",
     ),
     "a token that cannot be read": Case(
         {"details": "jwt_authn_access_denied"}, "rejected by Envoy before any policy: jwt_authn_access_denied"

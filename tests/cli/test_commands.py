@@ -110,7 +110,7 @@ def test_status_for_people_says_who_decides(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(f"{BACKEND}\n---\n{policy(rule())}", encoding="utf-8")
     lines = invoke("status", str(tmp_path)).stdout.splitlines()
     assert lines[0].split() == ["RESOURCE", "VALID", "READY", "PROGRAMMED", "ENFORCED"]
-    assert lines[1].split() == ["AccessPolicy/default/p", "True", "True", "False", "CallOut"]
+    assert lines[1].split() == ["AccessPolicy/default/p", "True", "True", "False", "Native"]
     assert "NoReadyEndpoints" not in "".join(lines)
 
 

@@ -76,7 +76,7 @@ def test_a_trial_says_that_nothing_is_enforced(tmp_path: Path) -> None:
     assert "  /gone → respond 502  checked by extension/default/auth within 1 s, not enforced" in lines
 
 
-NATIVE = f"""{configuration(Path("/run"), (), "  bodyInspection: Native")}
+NATIVE = f"""{configuration(Path("/run"), (), "")}
 ---
 {gateway(8080, 8443)}
 ---

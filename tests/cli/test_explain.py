@@ -12,17 +12,13 @@ from tests.support.policies.external_services import SERVICES, asks
 
 from authplane.cli.main import build_app
 from authplane.devkit.policies.explain_placement import EVALUATED, OPEN_SERVER, TOO_OLD
-from authplane.policy.placement.accepted_differences import ACCEPTED_DIFFERENCES
-from authplane.policy.placement.entry_placement import ASKS, CHOSEN, STRICT
+from authplane.policy.placement.entry_placement import ASKS, CHOSEN
 from authplane.policy.placement.grpc_entries import PORTS
 from authplane.policy.placement.placement_model import Decider
-from authplane.policy.placement.placement_plan import OLD
 from authplane.policy.placement.source_placement import TWO_NAMES
 from authplane.policy.placement.target_routes import UNTOLD
 
 SHOP: Final = service("shop", 80)
-NATIVE: Final = settings("{bodyInspection: Native}")
-OPEN_NATIVE: Final = settings("{bodyInspection: Native, unprotectedBackends: Allow}")
 LOOP: Final = "[{type: CEL, cel: {expression: 'has(identity.a) && identity.a.exists(x, x == 1.0)'}}]"
 GET: Final = "[{type: CEL, cel: {expression: 'request.method == \"GET\"'}}]"
 NO_MCP: Final = "{type: Inline, methods: [GET], mcp: {mcpBaseProtocolMethodsOption: SKIP_BASE_PROTOCOL_METHODS}}"
@@ -42,8 +38,6 @@ kind: Backend
 metadata: {name: orders}
 spec: {type: GRPC, grpc: {port: 50051}}
 """
-TO_NATIVE: Final = "set authplane.dev/body-inspection: Native on {}, if the backend's JSON parser is strict"
-ON_SHOP: Final = TO_NATIVE.format("Backend/default/shop")
 
 
 def annotated(document: str, **values: str) -> str:
@@ -76,16 +70,10 @@ class Case(NamedTuple):
 TWO_RULES: Final = policy(f"[{rule()[1:-1]}, {rule(OIDC, LOOP)[1:-1]}]")
 CASES: Final = {
     "native": Case(
-        (NATIVE, policy(rule())), "Envoy", ["p rule-0 0:InlineTools", "p rule-0 base_protocol"], []
-    ),
-    "strict": Case(
-        (policy(rule()),),
-        "Policy server",
-        [f"p rule-0 0:InlineTools: {STRICT}", f"p rule-0 base_protocol: {STRICT}"],
-        [ON_SHOP],
+        (policy(rule()),), "Envoy", ["p rule-0 0:InlineTools", "p rule-0 base_protocol"], []
     ),
     "mixed": Case(
-        (NATIVE, TWO_RULES),
+        (TWO_RULES,),
         "Envoy and policy server",
         [
             "p rule-0 0:InlineTools", "p rule-0 base_protocol",
@@ -94,16 +82,10 @@ CASES: Final = {
         [],
     ),
     "the configuration chooses the server": Case(
-        (settings("{placement: CallOut, bodyInspection: Native}"), policy(rule())),
-        "Policy server",
-        [f"p rule-0 0:InlineTools: {CHOSEN}", f"p rule-0 base_protocol: {CHOSEN}"],
-        ["set authplane.dev/placement: Auto on Backend/default/shop"],
-    ),
-    "both choices are in the way": Case(
         (settings("{placement: CallOut}"), policy(rule())),
         "Policy server",
         [f"p rule-0 0:InlineTools: {CHOSEN}", f"p rule-0 base_protocol: {CHOSEN}"],
-        ["set authplane.dev/placement: Auto on Backend/default/shop", ON_SHOP],
+        ["set authplane.dev/placement: Auto on Backend/default/shop"],
     ),
     "nothing that could be chosen would help": Case(
         (SERVICES, policy(anybody(f"[{asks()}]"), kind="XAccessPolicy", version="v0alpha0")),
@@ -125,7 +107,7 @@ CASES: Final = {
     ),
     "no rules": Case((policy("[]"),), "Envoy", ["p: grants nothing"], []),
     "a policy in shadow beside another": Case(
-        (NATIVE, policy(rule()), policy(rule(), name="q", more="  mode: Shadow")),
+        (policy(rule()), policy(rule(), name="q", more="  mode: Shadow")),
         "Envoy",
         [
             "p rule-0 0:InlineTools", "p rule-0 base_protocol",
@@ -133,21 +115,15 @@ CASES: Final = {
         ],
         [],
     ),
-    "a policy in shadow is in nobody's way": Case(
-        (policy(rule()), policy(rule(), name="q", more="  mode: Shadow")),
-        "Policy server",
-        [f"p rule-0 0:InlineTools: {STRICT}", f"p rule-0 base_protocol: {STRICT}", f"q: {EVALUATED}"],
-        [ON_SHOP],
-    ),
     "a policy in shadow alone": Case(
-        (OPEN_NATIVE, policy(rule(), more="  mode: Shadow")),
+        (OPEN, policy(rule(), more="  mode: Shadow")),
         "Nobody",
         [f"p: {EVALUATED}"],
         [],
         "no policy protects this target: all requests are allowed",
     ),
     "a policy in shadow alone, and a release of Envoy that would heed it": Case(
-        (OPEN_NATIVE, policy(rule(), more="  mode: Shadow")),
+        (OPEN, policy(rule(OIDC, LOOP), more="  mode: Shadow")),
         "Nobody",
         [f"p: {TOO_OLD}"],
         [],
@@ -155,22 +131,18 @@ CASES: Final = {
         envoy="1.37",
     ),
     "a policy in shadow alone that such a release evaluates by itself": Case(
-        (OPEN_NATIVE, policy(anybody(f"[{NO_MCP}]"), kind="XAccessPolicy", more="  mode: Shadow")),
+        (OPEN, policy(anybody(f"[{NO_MCP}]"), kind="XAccessPolicy", more="  mode: Shadow")),
         "Nobody",
         [f"p: {EVALUATED}"],
         [],
         "no policy protects this target: all requests are allowed",
         envoy="1.37",
     ),
-    "a release of Envoy that reads a part of bodies": Case(
-        (NATIVE, policy(rule())),
-        "Policy server",
-        [f"p rule-0 0:InlineTools: {OLD}", f"p rule-0 base_protocol: {OLD}"],
-        ["use Envoy 1.39 or later"],
-        envoy="1.38",
+    "the oldest release of Envoy that is known": Case(
+        (policy(rule()),), "Envoy", ["p rule-0 0:InlineTools", "p rule-0 base_protocol"], [], envoy="1.36"
     ),
     "a release of Envoy from before": Case(
-        (NATIVE, policy(rule(SPIFFE, GET))),
+        (policy(rule(SPIFFE, GET)),),
         "Policy server",
         [f"p rule-0 0:CEL: {UNTOLD}", f"p rule-0 base_protocol: {UNTOLD}"],
         ["use Envoy 1.39 or later"],
@@ -218,17 +190,14 @@ def test_every_entry_has_its_place_and_its_reason(case: Case, tmp_path: Path) ->
 
 
 def test_a_target_is_a_listener_and_a_backend_and_gateways_choose_too(tmp_path: Path) -> None:
-    gateway = annotated(GATEWAY, body_inspection="Strict", placement="CallOut")
+    gateway = annotated(GATEWAY, placement="CallOut")
     [found] = explained(
-        tmp_path, NATIVE, BACKEND, SHOP, gateway, ROUTE, policy(anybody(GET), name="g", targets=EDGE), policy(rule())
+        tmp_path, BACKEND, SHOP, gateway, ROUTE, policy(anybody(GET), name="g", targets=EDGE), policy(rule())
     )["targets"]
     assert (found["gateway"], found["backend"]) == ("Gateway/default/edge/web", "Backend/default/shop")
-    assert (found["placement"], found["bodyInspection"]) == ("CallOut", "Strict")
+    assert found["placement"] == "CallOut"
     assert [each["policy"] for each in found["policies"]] == ["AccessPolicy/default/g", "AccessPolicy/default/p"]
-    assert found["advice"] == [
-        "set authplane.dev/placement: Auto on Gateway/default/edge",
-        TO_NATIVE.format("Gateway/default/edge"),
-    ]
+    assert found["advice"] == ["set authplane.dev/placement: Auto on Gateway/default/edge"]
 
 
 def test_what_nothing_leads_to_is_explained_all_the_same(tmp_path: Path) -> None:
@@ -277,37 +246,17 @@ def test_a_grpc_server_that_may_not_decide_could(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_left_to_the_backends_parser_is_told_where_envoy_reads_bodies(tmp_path: Path) -> None:
-    found = explained(tmp_path, NATIVE, BACKEND, SHOP, policy(rule()))
-    assert found["leftToBackends"] == [
-        {"what": each.what, "why": each.why} for each in ACCEPTED_DIFFERENCES if each.body
-    ]
-    assert len(found["leftToBackends"]) > 3
-    assert [each["leavesBodiesToBackend"] for each in found["targets"]] == [True]
-    others = {
-        "Policy server": (policy(rule()),),
-        "Envoy": (NATIVE, policy(anybody(f"[{NO_MCP}]"), kind="XAccessPolicy")),
-    }
-    for decider, documents in others.items():
-        other = explained(tmp_path, BACKEND, SHOP, *documents)
-        [target] = other["targets"]
-        assert (target["decider"], other["leftToBackends"], target["leavesBodiesToBackend"]) == (decider, [], False)
-
-
 def test_people_get_a_table(tmp_path: Path) -> None:
-    result = run(tmp_path, annotated(BACKEND, body_inspection="Native"), SHOP, TWO_RULES)
+    result = run(tmp_path, BACKEND, SHOP, TWO_RULES)
     assert (result.exit_code, result.stderr) == (0, "")
-    left = "".join(f"    {each.what}\n" for each in ACCEPTED_DIFFERENCES if each.body)
     assert result.stdout == (
         "Gateway/default/authplane/default -> Backend/default/shop  Envoy and policy server\n"
-        "    placement: Auto, bodyInspection: Native\n"
+        "    placement: Auto\n"
         "    POLICY                  RULE    ENTRY          PLACE     WHY\n"
         "    AccessPolicy/default/p  rule-0  0:InlineTools  native\n"
         "    AccessPolicy/default/p  rule-0  base_protocol  native\n"
         "    AccessPolicy/default/p  rule-1  0:CEL          call-out  uses exists()\n"
         "    AccessPolicy/default/p  rule-1  base_protocol  native\n"
-        "With bodyInspection: Native, the JSON parser of Backend/default/shop must handle these cases:\n"
-        f"{left}"
     )
 
 

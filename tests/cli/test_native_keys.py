@@ -61,7 +61,6 @@ kind: AuthplaneConfiguration
 metadata: {{name: authplane}}
 spec:
   gateway: {{address: 127.0.0.1}}
-  bodyInspection: Native
   issuers: [{{url: '{issuer.url}', caSecret: {{name: ca, namespace: default}}}}]
 """,
             gateway(made.http, free_port()),
@@ -86,7 +85,7 @@ async def test_the_control_plane_fetches_keys_from_private_networks_only_if_it_m
     # Whom to ask for decisions is not known to a control plane by itself.
     path = program.folder / "all.yaml"
     text = path.read_text(encoding="utf-8").replace(
-        "  bodyInsp", "  policyServer: {address: 'unix:/p.sock'}\n  bodyInsp"
+        "  issuers: [", "  policyServer: {address: 'unix:/p.sock'}\n  issuers: ["
     )
     path.write_text(text, encoding="utf-8")
     async with program.running(*control(program)):
@@ -127,7 +126,9 @@ async def test_too_many_keys_are_refused_with_a_condition_of_the_policy_that_nee
 
     # Rules that the policy server decides need the keys as well.
     path = program.folder / "all.yaml"
-    path.write_text(path.read_text(encoding="utf-8").replace("bodyInspection: Native", "placement: CallOut"))
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("spec:\n  gateway", "spec:\n  placement: CallOut\n  gateway", 1)
+    )
     async with program.running(*control(program, "--allow-private-issuers")):
         await program.says("cannot fetch issuer keys")
         await eventually(refused)

@@ -7,11 +7,10 @@ from enum import Enum
 from typing import Final, assert_never
 
 from tests.differential.model import Answer
-from tests.differential.placements import AUTO, CALL_OUT, NATIVE, PLACEMENTS, Placement
-from tests.differential.residues import LENIENT, LISTS, LOOKALIKES, claims_of, goes_on, has, header_of, repeats
+from tests.differential.placements import AUTO, CALL_OUT, PLACEMENTS, Placement
+from tests.differential.residues import claims_of, header_of, repeats
 from tests.differential.site import Shot
-
-from authplane.policy.placement.accepted_differences import ACCEPTED_DIFFERENCES, Effect
+from tests.support.policies.accepted_differences import ACCEPTED_DIFFERENCES, Effect
 
 
 class Kind(Enum):
@@ -91,13 +90,6 @@ def _is_odd(audience: object) -> bool:
     return len(listed) > 4 or not all(isinstance(each, str) for each in listed)
 
 
-_MCP_FILTER: Final = (
-    "Only MCP traffic is allowed",
-    "not a valid JSON",
-    "request must be a valid JSON-RPC 2.0 message for MCP",
-    "duplicate JSON keys detected",
-    "reached end_stream or configured body size",
-)
 _DENIALS: Final = ("Access denied", "Authentication required", "Access to this tool is forbidden.")
 KNOWN: Final = {
     "underscore": Known(
@@ -151,36 +143,12 @@ KNOWN: Final = {
         concerns=_repeated("content-type", "content-encoding", "mcp-name", "mcp-method"),
         kind=Kind.STATUS,
     ),
-    "mcp filter": Known(
-        residue="mcp-status",
-        reason="Envoy's mcp filter refuses what is no MCP before anybody is asked, and has one status for it",
-        statuses=frozenset({400, 405}),
-        kind=Kind.STATUS,
-        only=(NATIVE,),
-        says=_MCP_FILTER,
-    ),
-    "accept": Known(
-        residue="accept",
-        reason="Envoy's mcp filter wants what MCP wants of Accept, also where the policy server looks at less",
-        statuses=frozenset({400}),
-        concerns=lambda shot: not all(each in _header(shot, "accept") for each in ("json", "event-stream")),
-        only=(NATIVE,),
-        says=("Only MCP traffic is allowed",),
-    ),
-    "newest version": Known(
-        residue="newest-version",
-        reason="from 1.40 on Envoy's mcp filter wants the headers and _meta of MCP 2026-07-28, and knows no sessions",
-        statuses=frozenset({400, 405}),
-        concerns=lambda shot: _header(shot, "mcp-protocol-version") == "2026-07-28",
-        only=(NATIVE,),
-        says=("Missing required ", "is not supported for protocol version", "MCP header attributes do not match"),
-    ),
     "unread": Known(
         residue="unread-status",
         reason="whom Envoy's own rules grant nothing it denies before anybody looks at what is wrong with the request",
         statuses=frozenset({200, 401, 403}),
         kind=Kind.STATUS,
-        only=(AUTO, NATIVE),
+        only=(AUTO,),
         says=_DENIALS,
         instead_of=frozenset({400, 405, 406, 413, 415}),
     ),
@@ -191,7 +159,7 @@ KNOWN: Final = {
         ),
         statuses=frozenset({200, 401, 403}),
         kind=Kind.STATUS,
-        only=(AUTO, NATIVE),
+        only=(AUTO,),
         says=_DENIALS,
         instead_of=frozenset({200, 400, 401, 403, 405, 406, 413, 415}),
         most_policies=1,
@@ -204,7 +172,7 @@ KNOWN: Final = {
             re.match(r"(?i)bearer\s+\S+$", _header(shot, "authorization")) is not None
             and not re.match(r"Bearer \S+$", _header(shot, "authorization"))
         ),
-        only=(AUTO, NATIVE),
+        only=(AUTO,),
         says=_DENIALS,
     ),
     "odd token": Known(
@@ -212,7 +180,7 @@ KNOWN: Final = {
         reason="Envoy would try every key for a token without kid, and conditions want audiences that are texts, a few",
         statuses=frozenset({200, 401, 403}),
         concerns=lambda shot: _is_odd(claims_of(shot).get("aud", "")) or "kid" not in (header_of(shot) or {"kid"}),
-        only=(AUTO, NATIVE),
+        only=(AUTO,),
         says=_DENIALS,
     ),
     "token with a member twice": Known(
@@ -221,54 +189,6 @@ KNOWN: Final = {
         statuses=frozenset({200}),
         concerns=repeats,
         kind=Kind.WIDER,
-        only=(AUTO, NATIVE),
-    ),
-    "members that look alike": Known(
-        residue="lookalike-members",
-        reason="Envoy looks at the names that MCP has alone; a parser that folds names reads another tool",
-        statuses=frozenset({200}),
-        concerns=has(*LOOKALIKES),
-        kind=Kind.WIDER,
-        only=(NATIVE,),
-    ),
-    "lists": Known(
-        residue="lists",
-        reason="Envoy's mcp filter looks at no lists, not even for members that stand twice",
-        statuses=frozenset({200}),
-        concerns=has(*LISTS),
-        kind=Kind.WIDER,
-        only=(NATIVE,),
-    ),
-    "lenient JSON": Known(
-        residue="lenient-json",
-        reason="Envoy's mcp filter takes more than JSON",
-        statuses=frozenset({200}),
-        concerns=has(*LENIENT),
-        kind=Kind.WIDER,
-        only=(NATIVE,),
-    ),
-    "mistaken message": Known(
-        residue="unread-parts",
-        reason="Envoy looks at the parts of a message that rules read, and the engine at all of it",
-        statuses=frozenset({200}),
-        kind=Kind.WIDER,
-        only=(NATIVE,),
-        because=("mcp:params", "mcp:arguments", "mcp:envelope"),
-    ),
-    "deep body": Known(
-        residue="deep-body",
-        reason="Envoy's mcp filter takes lists within lists up to about a hundred, and the engine fewer",
-        statuses=frozenset({200}),
-        concerns=has(b"[" * 70),
-        kind=Kind.WIDER,
-        only=(NATIVE,),
-    ),
-    "rest of a body": Known(
-        residue="second-object",
-        reason="Envoy's mcp filter stops at the end of the first object",
-        statuses=frozenset({200}),
-        concerns=goes_on,
-        kind=Kind.WIDER,
-        only=(NATIVE,),
+        only=(AUTO,),
     ),
 }

@@ -12,20 +12,14 @@ class Placement:
     name: str
     native: bool = True
     """Envoy decides by itself where it gives the same answer."""
-    reads_bodies: bool = False
-    """It reads bodies for that."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """What the AuthplaneConfiguration has for it."""
-        return {
-            "placement": "Auto" if self.native else "CallOut",
-            "bodyInspection": "Native" if self.reads_bodies else "Strict",
-        }
+        return {"placement": "Auto" if self.native else "CallOut"}
 
 
 AUTO: Final = Placement(name="auto")
-NATIVE: Final = Placement(name="native", reads_bodies=True)
 CALL_OUT: Final = Placement(name="call-out", native=False)
-PLACEMENTS: Final = (AUTO, NATIVE, CALL_OUT)
+PLACEMENTS: Final = (AUTO, CALL_OUT)
 """All that are compared with the reference."""

@@ -1,8 +1,7 @@
 """The page about placement says what the code does."""
 
 from tests.support.pages import ROOT, read
-
-from authplane.policy.placement.accepted_differences import ACCEPTED_DIFFERENCES
+from tests.support.policies.accepted_differences import ACCEPTED_DIFFERENCES
 
 PAGE = read(ROOT / "docs" / "explanation" / "placement.md")
 

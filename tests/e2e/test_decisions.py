@@ -30,7 +30,6 @@ kind: AuthplaneConfiguration
 metadata: {name: authplane}
 spec:
   gateway: {address: 127.0.0.1}
-  bodyInspection: Native
 """
 SOURCE = f"source: {{type: SPIFFE, spiffe: '{AGENT}'}}"
 ADD = "{type: InlineTools, tools: [add]}"
@@ -109,20 +108,21 @@ async def test_decisions_of_envoy_and_of_the_policy_server_stand_in_one_table(tm
         async with it.site.http_client(spiffe_id=AGENT) as http:
             for tool, status in (("add", 200), ("add", 200), ("read", 200), ("wipe", 403)):
                 assert (await it.site.call(http, tool)).status_code == status
-            headers = {"content-type": "application/json"}
-            assert (await http.post("/shop", content=b"{", headers=headers)).status_code == 400
+            large = await it.site.call(http, "add", much="x" * 70_000)
+            assert large.status_code == 413
         async with it.site.http_client() as http:
             assert (await it.site.call(http, "add")).status_code == 403
         await it.says("/shop: allowed by Envoy with default/shop/work/0:InlineTools")
         await it.says("/shop tools/call read: granted to spiffe://")
         await it.says("/shop tools/call wipe: denied to spiffe://")
         await it.says("/shop: denied by Envoy: no rule of default/shop grants it")
-        await it.says("/shop: rejected by Envoy before any policy: mcp_parse_error")
+        await it.says("/shop: rejected by Envoy before any policy: body is too large")
         assert await it.decisions() == {
             "decisions": [
                 row("", "", "Envoy", policy="", denied=1),
                 row("work", "0:InlineTools", "Envoy", allowed=2),
-                row("work", "1:CEL", "policy server", allowed=1, denied=1),
+                row("work", "0:InlineTools", "policy server", denied=1),
+                row("work", "1:CEL", "policy server", allowed=1),
             ],
             "silent": [],
         }

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.e2e.test_native import KEYS, NATIVE, oidc, token, tools
+from tests.e2e.test_native import KEYS, oidc, token, tools
 from tests.support.envoy.releases import VERSIONS, Version
 from tests.support.gateways.mcp_gateway import mcp_gateway, policy
 from tests.support.issuers.minting import ISSUER
@@ -23,7 +23,7 @@ async def test_a_token_is_refused_in_the_first_second_in_which_it_has_expired(
 ) -> None:
     issuer = f"{{url: {ISSUER}, clockSkew: {skew}s}}"
     written = policy(f"[{oidc(tools('add'))}]")
-    made = mcp_gateway(tmp_path, written, issuers=(issuer,), settings=NATIVE, keys=KEYS, envoy=envoy)
+    made = mcp_gateway(tmp_path, written, issuers=(issuer,), keys=KEYS, envoy=envoy)
     async with made as it, it.http_client() as http:
 
         async def call(exp: int) -> int:

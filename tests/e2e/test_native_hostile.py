@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.e2e.test_native import KEYS, NATIVE, cel, headers_seen, oidc, rule, token, tools
+from tests.e2e.test_native import KEYS, cel, headers_seen, oidc, rule, token, tools
 from tests.support.authservers.asked_services import Recording, asked
 from tests.support.envoy.releases import VERSIONS, Version
 from tests.support.gateways.contour_gateway import service
@@ -25,7 +25,7 @@ both = pytest.mark.parametrize("envoy", VERSIONS, ids=str)
 @both
 async def test_what_a_client_says_of_itself_goes_no_further(tmp_path: Path, envoy: Version) -> None:
     written = policy(f"[{oidc(tools('headers'))}, {rule(tools('headers'))}]")
-    async with mcp_gateway(tmp_path, written, settings=NATIVE, keys=KEYS, envoy=envoy) as it:
+    async with mcp_gateway(tmp_path, written, keys=KEYS, envoy=envoy) as it:
         for shown in ({"token": token()}, {"spiffe_id": AGENT}):
             async with it.http_client(**shown) as http:
                 http.headers.update(dict.fromkeys(IDENTITY_HEADERS, "root"))
@@ -89,7 +89,7 @@ async def test_members_with_dots_and_without_names_stand_for_no_others(tmp_path:
     bodies = {name: {**call, "params": params} for name, params in PARAMS.items()}
     bodies |= {name: {**call, **more} for name, more in METHODS.items()}
     headers = {"accept": "application/json, text/event-stream"}
-    made = mcp_gateway(tmp_path, policy(f"[{rule(tools('add'))}]"), settings=NATIVE, envoy=envoy)
+    made = mcp_gateway(tmp_path, policy(f"[{rule(tools('add'))}]"), envoy=envoy)
     async with made as it, it.http_client(spiffe_id=AGENT) as http:
         sent = {name: await http.post("/shop", json=body, headers=headers) for name, body in bodies.items()}
     denied = {HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE}
@@ -99,7 +99,7 @@ async def test_members_with_dots_and_without_names_stand_for_no_others(tmp_path:
 @both
 async def test_a_length_that_others_may_read_otherwise_is_asked_about(tmp_path: Path, envoy: Version) -> None:
     body = call_body("add", a=1, b=2)
-    made = mcp_gateway(tmp_path, policy(f"[{{authorization: [{tools('add')}]}}]"), settings=NATIVE, envoy=envoy)
+    made = mcp_gateway(tmp_path, policy(f"[{{authorization: [{tools('add')}]}}]"), envoy=envoy)
     async with made as it:
         plain, padded = [await status_of(it.http, length, body) for length in (f"{len(body)}", f"00{len(body)}")]
     assert plain not in {HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE}
@@ -129,6 +129,6 @@ async def test_a_token_that_an_external_service_puts_in_place_of_the_clients_goe
         external = "{type: ExternalAuth, externalAuth: {protocol: GRPC, backendRef: {name: authz, port: 9000}}}"
         written = policy(f"[{oidc(tools('add'))}, {rule(external)}]")
         known = service("authz", port).replace("port: 80}", "port: 9000}")
-        made = mcp_gateway(tmp_path, written, settings=NATIVE, keys=KEYS, envoy=envoy, more=(known,))
+        made = mcp_gateway(tmp_path, written, keys=KEYS, envoy=envoy, more=(known,))
         async with made as it, deciding(it), it.http_client(spiffe_id=AGENT) as http:
             assert "authorization" in await headers_seen(it, http)

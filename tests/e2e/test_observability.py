@@ -93,7 +93,7 @@ def documents(root: Path, site: McpGateway, issuer: IssuerServer, origin: int) -
     )
     trial = policy(f"[{{name: work, {SOURCE}, authorization: [{ADD}]}}]", name="trial")
     return "\n---\n".join((
-        configuration(root, [issuer.url], "  bodyInspection: Native"),
+        configuration(root, [issuer.url], ""),
         gateway(site.http, site.https),
         tls_secret("tls", server("localhost")), ca_secret("ca"),
         backend("shop"), service("shop", origin), route("shop", {"shop": 1}),

@@ -97,7 +97,7 @@ async def running(root: Path, version: Version, *, delta: bool) -> AsyncGenerato
     address = UnixAddress(path=str(root / "xds.sock"))
     async with tool_server("shop") as origin, ads.serve(address):
         documents = (
-            configuration(root, (), "  bodyInspection: Native"),
+            configuration(root, (), ""),
             gateway(http, free_port()),
             tls_secret("tls", server("localhost")),
             ca_secret("ca"),

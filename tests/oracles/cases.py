@@ -17,6 +17,8 @@ from tests.support.cel.expressions import known
 from tests.support.cel.reference import FAILURE
 from tests.support.matching.trees import PACKAGES, Request, Trees, kinds, verdict
 from tests.support.matching.unparse import unparsed
+from tests.support.mcp.generated_messages import Messages, disagreement
+from tests.support.mcp.lua_reader import LuaReader
 
 from authplane.cel.calls.call_vocabulary import SERVER_CALLS
 from authplane.cel.calls.wire import checked_expression, parse_checked
@@ -283,7 +285,20 @@ def differing_policy(seed: int) -> str:
     return ""
 
 
+# --- Messages to MCP servers
+
+_MESSAGES: Final = 50
+
+
+def differing_message(seed: int) -> str:
+    """Compare the reader inside Envoy with the policy server's: a plain message means the same to both."""
+    reader = LuaReader()
+    made = Messages(seed)
+    return next((said for _ in range(_MESSAGES) if (said := disagreement(reader, made.request()))), "")
+
+
 KINDS: Final[Mapping[str, Kind]] = {
+    "messages": Kind(_MESSAGES, differing_message),
     "trees": Kind(_REQUESTS, differing_tree),
     "composites": Kind(_CALLS, differing_composite),
     "spoiled": Kind(1, differing_spoiled),

@@ -23,8 +23,9 @@ from tests.oracles.cases import KINDS
 CASES: Final = 1_000_000
 SHARES: Final = {
     "trees": 0.5, "composites": 0.2, "expressions": 0.1, "hostile": 0.08, "policies": 0.1, "spoiled": 0.02,
+    "messages": 1.0,
 }  # fmt: skip
-"""How much of all cases each kind has: those that take longer have fewer."""
+"""How many cases each kind has, of the number that is asked for: those that take longer have fewer."""
 SLOWEST: Final = 5.0
 """Seconds of the processor that one number may take."""
 MOST_SHOWN: Final = 5

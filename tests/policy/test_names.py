@@ -21,7 +21,7 @@ from authplane.policy.mcp.mcp_answers import DenialFormat
 from authplane.policy.mcp.mcp_refusal import Fault
 from authplane.policy.mcp.mcp_versions import ProtocolVersion
 from authplane.policy.placement.placement_model import Decider
-from authplane.policy.rules.access_settings import BodyInspection, Composition, Placement
+from authplane.policy.rules.access_settings import Composition, Placement
 from authplane.policy.verdicts.verdict import Would
 
 NAMES: Final[dict[type[StrEnum], str]] = {
@@ -41,7 +41,6 @@ NAMES: Final[dict[type[StrEnum], str]] = {
     ),
     Composition: "All Any",
     Placement: "Auto CallOut",
-    BodyInspection: "Strict Native",
     Would: "allow deny unknown",
     DenialFormat: "http403 jsonrpc200",
     BaseMode: "AnySource MatchedSource Explicit",

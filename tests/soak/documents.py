@@ -12,10 +12,7 @@ WEB = "web.example"
 SHOP, BANK, OPEN = "shop", "bank", "open"
 NAMESPACES = {SHOP: "default", BANK: "vault"}
 _API = "agentic.networking.x-k8s.io"
-_CHOICES = {
-    SHOP: "authplane.dev/body-inspection: Native",
-    BANK: "authplane.dev/placement: CallOut",
-}
+_CHOICES = {BANK: "authplane.dev/placement: CallOut"}
 """Envoy decides before one server, and asks the policy server about all requests to the other."""
 
 
@@ -85,7 +82,7 @@ def backend(name: str, ports: Ports) -> str:
     made = f"""
 apiVersion: {_API}/v1alpha1
 kind: Backend
-metadata: {{name: {name}, namespace: {namespace}, annotations: {{{_CHOICES[name]}}}}}
+metadata: {{name: {name}, namespace: {namespace}, annotations: {{{_CHOICES.get(name, "")}}}}}
 spec: {{type: MCP, mcp: {{serviceName: {name}, port: 80}}}}
 """
     reference = f"group: {_API}, kind: Backend, name: {name}"

@@ -12,7 +12,6 @@ from authplane.cli.shared.output import Output, OutputOption, fail, findings_sum
 from authplane.cli.shared.parameters import Option
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.devkit.policies.explain_placement import Explained, ExplainedPolicy, explain, explanation_record
-from authplane.policy.placement.accepted_differences import ACCEPTED_DIFFERENCES
 from authplane.policy.placement.placement_model import Decider
 
 _COLOURS: Final = {
@@ -65,14 +64,10 @@ def _lines(found: Sequence[Explained]) -> Iterator[str]:
         if each.note:
             yield f"    {escape(each.note)}"
         if each.policies:
-            yield f"    [dim]placement: {each.placement}, bodyInspection: {each.body_inspection}[/]"
+            yield f"    [dim]placement: {each.placement}[/]"
             yield from _table(each.policies)
         for advice in each.advice:
             yield f"    to make more rules native: {escape(advice)}"
-    trusting = dict.fromkeys(each.backend for each in found if each.trusts_parser)
-    if trusting:
-        yield f"With bodyInspection: Native, the JSON parser of {escape(', '.join(trusting))} must handle these cases:"
-        yield from (f"    {escape(residue.what)}" for residue in ACCEPTED_DIFFERENCES if residue.body)
 
 
 def _table(policies: Iterable[ExplainedPolicy]) -> Iterator[str]:

@@ -5,8 +5,6 @@ from typing import Final, Self
 
 from authplane.core.values import dataclass
 
-_MCP: Final = "envoy.filters.http.mcp"
-_MCP_BEFORE: Final = "mcp_proxy"
 _WRITTEN: Final = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})(\.[0-9]{1,9})?")
 
 
@@ -28,11 +26,6 @@ class Release:
         return None if found is None else cls(int(found[1]), int(found[2]))
 
     @property
-    def mcp_metadata(self) -> str:
-        """Where the mcp filter says what is called; it was renamed in 1.38."""
-        return _MCP if self >= Release(1, 38) else _MCP_BEFORE
-
-    @property
     def converts_strings(self) -> bool:
         """Whether ``string()`` and ``+`` of texts can be had; the setting for them came with 1.37."""
         return self >= Release(1, 37)
@@ -43,29 +36,16 @@ class Release:
         return self >= Release(1, 38)
 
     @property
-    def tells_members_apart(self) -> bool:
-        """Whether the mcp filter keeps members with dots in their names from taking the place of others."""
-        return self >= Release(1, 40)
-
-    @property
-    def rejects_duplicate_keys(self) -> bool:
-        """Whether the mcp filter can reject bodies with a repeated member."""
-        return self >= Release(1, 39)
-
-    @property
     def features(self) -> tuple[object, ...]:
         """All that configurations depend on."""
         return (
-            self.mcp_metadata,
             self.converts_strings,
-            self.rejects_duplicate_keys,
-            self.tells_members_apart,
             self.tries_checks_out,
         )
 
 
 OLDEST: Final = Release(1, 36)
-"""The first with an mcp filter."""
+"""The first that native decisions are made for: its Lua filter has everything that the reader of messages needs."""
 CURRENT: Final = Release(1, 39)
 """What this project is tested with."""
 NEWEST: Final = Release(1, 40)

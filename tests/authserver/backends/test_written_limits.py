@@ -17,7 +17,7 @@ from authplane.policy.identity.tokens.issuer import Schedule
 from authplane.policy.identity.workload_identity import token_review
 from authplane.policy.mcp.mcp_answers import DenialFormat
 from authplane.policy.mcp.message_limits import DEFAULT_LIMITS, McpLimits
-from authplane.policy.rules.access_settings import BodyInspection, Composition, Options, Placement, Settings
+from authplane.policy.rules.access_settings import Composition, Options, Placement, Settings
 
 LIMITS: Final[dict[str, dict[str, float]]] = {
     "authserver.backends.htpasswd.passwords": {"HIGHEST_COST": 14, "MOST_ROUNDS": 500_000},
@@ -115,7 +115,6 @@ VALUES: Final[dict[str, tuple[object, object]]] = {
             strict=False,
             ask_seconds=5,
             placement=Placement.AUTO,
-            body_inspection=BodyInspection.STRICT,
         ),
     ),
 }

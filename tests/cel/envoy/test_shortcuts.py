@@ -5,6 +5,7 @@ from typing import Final
 import pytest
 from tests.support.cel.expressions import program
 
+from authplane.cel.envoy.envoy_attributes import METHOD, SUBJECT
 from authplane.cel.envoy.plain_paths import CANONICAL_CHECK
 from authplane.cel.envoy.request_checks import (
     ALWAYS,
@@ -26,9 +27,8 @@ from authplane.cel.syntax.source_text import render_text
 from authplane.core.envoy_releases import CURRENT
 
 KEPT: Final = "envoy.filters.http.jwt_authn"
-MCP: Final = "envoy.filters.http.mcp"
-CALLED: Final = Metadata((MCP, "method"), (Equals("tools/call"),))
-READ: Final = Metadata((MCP, "params", "name"), (Begins("read_"),))
+CALLED: Final = Metadata(METHOD, (Equals("tools/call"),))
+READ: Final = Metadata(SUBJECT, (Begins("read_"),))
 ISSUER: Final = Claims("i")
 GROUP: Final = f'metadata.filter_metadata["{KEPT}"]["i"]["group"]'
 

@@ -25,10 +25,10 @@ ACCOUNT: Final = Members((("service_account", "agent"), ("namespace", "default")
 NUMBER_AS_TEXT: Final = "converts a number or a time to a string, which Envoy formats differently"
 
 TOKEN: Final = 'metadata.filter_metadata["envoy.filters.http.jwt_authn"]["https://issuer.example"]'
-MCP: Final = 'metadata.filter_metadata["envoy.filters.http.mcp"]'
+MCP: Final = 'metadata.filter_metadata["authplane.mcp"]["message"]'
 MISSING: Final = 'metadata.filter_metadata["authplane.missing"]'
-METHOD: Final = f'({MCP}["method"] != "__jsonrpc_response" ? {MCP}["method"] : {MISSING})'
-TOOL: Final = f'({MCP}["method"] == "tools/call" ? {MCP}["params"]["name"] : {MISSING})'
+METHOD: Final = f'{MCP}["method"]'
+TOOL: Final = f'({METHOD} == "tools/call" ? {MCP}["subject"] : {MISSING})'
 TEXT: Final = '.matches("^(?s:.)*$")'
 
 
@@ -89,6 +89,9 @@ TRANSLATED: Final[dict[str, tuple[str, Who, str]]] = {
         NOBODY,
         f'{METHOD} == "tools/call" ? true : {MISSING}',
     ),
+    "an argument": ("request.mcp.params.a == 1", NOBODY, f'{MCP}["params"]["a"] == 1'),
+    "an argument by an odd name": ('request.mcp.params["a b"] == 1', NOBODY, f'{MCP}["params"]["a b"] == 1'),
+    "whether there is an argument": ("has(request.mcp.params.a)", NOBODY, f'"a" in {MCP}["params"]'),
     "lists, maps and operators": (
         'request.method in ["a", "b"] || {"a": 1}[request.method] == 1 && !(1 == 3) ? 1.5 < 2.0 : b"a" == b""',
         NOBODY,
@@ -126,9 +129,27 @@ REFUSED: Final[dict[str, tuple[str, Who, tuple[str, ...]]]] = {
     "all": ("identity.a.all(x, x == 1)", ISSUER, ("uses all()",)),
     "map": ("identity.a.map(x, x) == []", ISSUER, ("uses map()",)),
     "filter": ("identity.a.filter(x, x == 1) == []", ISSUER, ("uses filter()",)),
-    "arguments": ("request.mcp.params.a == 1", NOBODY, ("reads tool arguments",)),
-    "all arguments": ("size(request.mcp.params) == 1", NOBODY, ("reads tool arguments",)),
-    "whether there is an argument": ("has(request.mcp.params.a)", NOBODY, ("reads tool arguments",)),
+    "all arguments": ("size(request.mcp.params) == 1", NOBODY, ("reads all tool arguments, not one by its name",)),
+    "an argument whose name comes with the request": (
+        "request.mcp.params[request.method] == 1",
+        NOBODY,
+        ("reads all tool arguments, not one by its name",),
+    ),
+    "a member of an argument": (
+        "request.mcp.params.a.b == 1",
+        NOBODY,
+        ("reads request.mcp.params.a.b, a member of an argument",),
+    ),
+    "an argument whose name is not ASCII": (
+        'request.mcp.params["é"] == 1',
+        NOBODY,
+        ("reads the argument 'é', whose name is not plain ASCII",),
+    ),
+    "an argument whose name ends in a blank": (
+        'request.mcp.params["a "] == 1',
+        NOBODY,
+        ("reads the argument 'a ', whose name is not plain ASCII",),
+    ),
     "whether there are arguments": (
         "has(request.mcp.params)",
         NOBODY,
@@ -207,9 +228,9 @@ REFUSED: Final[dict[str, tuple[str, Who, tuple[str, ...]]]] = {
         ("compares types (google.protobuf.Timestamp)",),
     ),
     "every reason is said, and once": (
-        "identity.a.all(x, x == 1) && identity.b.all(x, x == 1) && request.mcp.params.a == 9007199254740993",
+        "identity.a.all(x, x == 1) && identity.b.all(x, x == 1) && size(request.mcp.params) == 9007199254740993",
         ISSUER,
-        ("uses all()", "reads tool arguments", "uses a number that is too large to be exact"),
+        ("uses all()", "reads all tool arguments, not one by its name", "uses a number that is too large to be exact"),
     ),
 }
 
@@ -240,22 +261,6 @@ def test_a_tool_may_be_absent_where_the_method_is_read_as_well() -> None:
     condition = translate(program('has(request.mcp.tool_name) || request.mcp.method == "a"'), NOBODY, CURRENT)
     assert isinstance(condition, Condition)
     assert render_text(condition.tree) == f'{METHOD} == "tools/call" || {METHOD} == "a"'
-
-
-@pytest.mark.parametrize(
-    ("release", "namespace"),
-    [
-        (Release(1, 36), "mcp_proxy"),
-        (Release(1, 37), "mcp_proxy"),
-        (Release(1, 38), "envoy.filters.http.mcp"),
-        (Release(1, 40), "envoy.filters.http.mcp"),
-        (Release(2, 0), "envoy.filters.http.mcp"),
-    ],
-)
-def test_the_metadata_of_mcp_has_the_name_of_its_release(release: Release, namespace: str) -> None:
-    condition = translate(program('request.mcp.tool_name == "a"'), NOBODY, release)
-    assert isinstance(condition, Condition)
-    assert render_text(condition.tree) == f'{TOOL} == "a"'.replace("envoy.filters.http.mcp", namespace)
 
 
 def test_texts_are_joined_and_made_where_the_release_can_be_told_to() -> None:

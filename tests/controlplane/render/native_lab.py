@@ -13,10 +13,22 @@ from types import MappingProxyType
 from typing import Any
 
 import httpx2
-from tests.controlplane.render.native_names import ASK, ASKED, DECIDE, FILTERS, HEADERS, JWT, MCP, SHADOW, TYPES, Json
-from tests.controlplane.render.native_rules import MCP_STRICT, asking
+from tests.controlplane.render.native_names import (
+    ASK,
+    ASKED,
+    DECIDE,
+    FILTERS,
+    HEADERS,
+    JWT,
+    READER,
+    SHADOW,
+    TYPES,
+    Json,
+)
+from tests.controlplane.render.native_rules import asking
 from tests.support.envoy.releases import Version
 from tests.support.eventually import START_LIMIT
+from tests.support.mcp.lua_reader import lua_filter
 
 from authplane.runtime.child_processes import Line
 from authplane.runtime.envoy_process import Envoy, run_envoy
@@ -91,7 +103,7 @@ def bootstrap(
     }
     filters: list[Json] = [
         {"name": JWT, "config_discovery": discovered},
-        {"name": MCP, "typed_config": MCP_STRICT},
+        {"name": READER, "typed_config": lua_filter()},
         {"name": SHADOW, "typed_config": {"@type": f"{FILTERS}.rbac.v3.RBAC"}},
         {"name": DECIDE, "typed_config": {"@type": f"{FILTERS}.rbac.v3.RBAC", "rules": {}}},
         {"name": ASK, "typed_config": asking()},

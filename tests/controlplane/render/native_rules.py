@@ -79,14 +79,6 @@ def tokens(*issuers: str) -> Json:
     }
 
 
-MCP_STRICT: Final[Json] = {
-    "@type": f"{FILTERS}.mcp.v3.Mcp",
-    "traffic_mode": "REJECT_NO_MCP",
-    "max_request_body_size": 4096,
-    "reject_duplicate_keys": True,
-}
-
-
 def asking() -> Json:
     service = {"server_uri": {"uri": "http://ask", "cluster": "ask", "timeout": "5s"}}
     granted = {"filter": "envoy.filters.http.rbac", "path": [{"key": "enforced_effective_policy_id"}],

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from cryptography import x509
 from tests.controlplane.render.native_lab import Lab, Place, bootstrap, lab, publish, shown
-from tests.controlplane.render.native_names import ASK, ASKED, DECIDE, FILTERS, HEADERS, JWT, MCP, SHADOW, Json
+from tests.controlplane.render.native_names import ASK, ASKED, DECIDE, FILTERS, HEADERS, JWT, READER, SHADOW, Json
 from tests.controlplane.render.native_rules import (
     DISABLED,
     FIRST,
@@ -31,14 +31,13 @@ from tests.support.issuers.minting import signer
 from tests.support.issuers.svids import uri
 
 from authplane.cel.envoy import condition_nodes
-from authplane.core.envoy_releases import Release
+from authplane.cel.envoy.envoy_attributes import ID, MESSAGE, METHOD
 
 pytestmark = pytest.mark.parametrize("version", VERSIONS, ids=lambda each: each.number)
 
 GRANTED: Final = decides({"a/b": TRUE})
-ALONE: Final[Mapping[str, Json]] = {JWT: DISABLED, MCP: DISABLED}
+ALONE: Final[Mapping[str, Json]] = {JWT: DISABLED, READER: DISABLED}
 RBAC_METADATA: Final = "envoy.filters.http.rbac"
-MCP_METADATA: Final = "envoy.filters.http.mcp"
 TOKEN_METADATA: Final = "envoy.filters.http.jwt_authn"
 
 
@@ -174,10 +173,10 @@ async def test_tokens_are_verified_by_the_name_of_a_requirement_and_failures_are
         "@in", condition_nodes.literal("authorization"), condition_nodes.name("request.headers")
     )
     places = (
-        Place(name="route", route={MCP: DISABLED, JWT: requires("all"), DECIDE: GRANTED}),
-        Place(name="cluster", cluster={MCP: DISABLED, JWT: requires("all"), DECIDE: GRANTED}),
+        Place(name="route", route={READER: DISABLED, JWT: requires("all"), DECIDE: GRANTED}),
+        Place(name="cluster", cluster={READER: DISABLED, JWT: requires("all"), DECIDE: GRANTED}),
         Place(name="unknown", route={JWT: requires("all")}, cluster={**ALONE, JWT: requires("gone"), DECIDE: GRANTED}),
-        Place(name="unnamed", route={MCP: DISABLED, DECIDE: GRANTED}),
+        Place(name="unnamed", route={READER: DISABLED, DECIDE: GRANTED}),
         Place(name="strips", route={**ALONE, JWT: requires("all"), DECIDE: decides({"a/b": sees})},
               remove=("authorization",)),
     )  # fmt: skip
@@ -226,97 +225,63 @@ async def test_new_keys_count_on_connections_that_are_open(version: Version, tmp
     assert connections.body.strip() == "http.front.downstream_cx_total: 1"
 
 
-# --- Bodies
+# --- Messages
 
 
-def override(**members: object) -> Json:
-    return {"@type": f"{FILTERS}.mcp.v3.McpOverride", **members}
+def keeps(*arguments: str) -> Json:
+    return {"@type": f"{FILTERS}.lua.v3.LuaPerRoute", "filter_context": {"arguments": "\n".join(arguments)}}
 
 
-STRICT: Final = {"traffic_mode": "REJECT_NO_MCP"}
-BODIES: Final = {
-    "plain": call(id=1),
-    "200 bytes": call(id=1, padding="x" * 150),
-    "5000 bytes": call(id=1, padding="x" * 5000),
-    "twice": '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","name":"b"}}',
-    "not JSON": "hello",
-    "batch": f"[{call(id=1)}]",
+READ: Final[Json] = {"method": "tools/call", "subject": "add", "id": "1", "version": "2025-03-26", "session": ""}
+PLACES: Final[Mapping[str, tuple[Json, Json | None]]] = {
+    "nothing is said": ({}, READ),
+    "the reader is off": ({READER: DISABLED}, None),
+    "an argument": ({READER: keeps("a")}, READ | {"params": {"": True, "a": 1}}),
+    "arguments that the call does not have": ({READER: keeps("b", "c d")}, READ | {"params": {"": True}}),
 }
-ALL_TAKEN: Final = frozenset(BODIES)
-SMALL: Final = frozenset({"plain", "200 bytes"})
-
-
-def taken(version: Version) -> dict[str, tuple[Json, frozenset[str]]]:
-    """Return what places say about bodies, and which ones they let pass."""
-    later = version.release >= Release(1, 40)
-    # From 1.40 on an override replaces all that the filter says about members that stand twice, and about non-JSON.
-    twice = frozenset({"twice"} if later else ())
-    passed = frozenset({"not JSON", "batch"} if later else {"batch"})
-    made: dict[str, tuple[Json, frozenset[str]]] = {
-        "nothing": ({}, SMALL),
-        "the filter is off": ({MCP: DISABLED}, ALL_TAKEN),
-        "an empty override": ({MCP: override()}, SMALL | {"5000 bytes"} | twice | passed),
-        "a mode": ({MCP: override(**STRICT)}, SMALL | twice),
-        "a smaller size": ({MCP: override(**STRICT, max_request_body_size=100)}, twice | {"plain"}),
-        "a larger size": ({MCP: override(**STRICT, max_request_body_size=9999)}, SMALL | {"5000 bytes"} | twice),
-    }
-    if later:
-        made["all"] = ({MCP: override(**STRICT, reject_duplicate_keys=True)}, SMALL)
-    return made
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("where", ["route", "cluster"])
-async def test_what_a_place_says_about_bodies_replaces_what_the_filter_says(
+async def test_a_place_says_whether_messages_are_read_and_which_arguments(
     version: Version, where: str, tmp_path: Path
 ) -> None:
     publish(tmp_path, tokens(FIRST))
-    wanted = taken(version)
-    said = [{JWT: DISABLED, DECIDE: GRANTED, **each} for each, _ in wanted.values()]
+    said = [{JWT: DISABLED, DECIDE: GRANTED, **each} for each, _ in PLACES.values()]
     places = [
         Place(name=str(number), route=each) if where == "route" else Place(name=str(number), cluster=each)
         for number, each in enumerate(said)
     ]
     found = {}
-    async with lab(bootstrap(places, tmp_path), tmp_path, version) as running:
-        for number, name in enumerate(wanted):
-            statuses = {key: (await running.call(str(number), body)).status_code for key, body in BODIES.items()}
-            assert set(statuses.values()) <= {200, 400}
-            found[name] = {key for key, status in statuses.items() if status == 200}
-    assert found == {name: set(passing) for name, (_, passing) in wanted.items()}
+    config = bootstrap(places, tmp_path, headers={"x-read": dynamic(*MESSAGE)})
+    async with lab(config, tmp_path, version) as running:
+        for number, name in enumerate(PLACES):
+            body = call(id=1, params={"name": "add", "arguments": {"a": 1, "z": 2}})
+            response = await running.call(str(number), body)
+            assert response.status_code == 200
+            found[name] = json.loads(response.headers["x-read"] or "null")
+    assert found == {name: read for name, (_, read) in PLACES.items()}
 
 
 @pytest.mark.real
-async def test_the_mcp_filter_leaves_gets_and_their_metadata_alone(version: Version, tmp_path: Path) -> None:
+async def test_the_reader_refuses_nothing_and_waits_for_no_body_without_a_length(
+    version: Version, tmp_path: Path
+) -> None:
     publish(tmp_path, tokens(FIRST))
-    config = bootstrap(
-        [Place(name="all", route={JWT: DISABLED, DECIDE: GRANTED})], tmp_path, headers={"x-mcp": dynamic(MCP_METADATA)}
-    )
+    place = Place(name="all", route={JWT: DISABLED, DECIDE: GRANTED})
+    config = bootstrap([place], tmp_path, headers={"x-read": dynamic(*MESSAGE)})
+    head = "\r\n".join(["POST /all HTTP/1.1", "host: lab", *(f"{name}: {value}" for name, value in HEADERS)])
     async with lab(config, tmp_path, version) as running:
         opened = await running.send("all", headers=[("accept", "text/event-stream")])
-        other = await running.call("all", call(id=1), ("content-type", "text/plain"))
-        called = await running.call("all", call(id=1))
-    assert (opened.status_code, opened.headers["x-mcp"]) == (200, "")
-    assert (other.status_code, other.text) == (400, "Only MCP traffic is allowed")
-    assert json.loads(called.headers["x-mcp"]) == {
-        "id": 1, "is_mcp_request": True, "jsonrpc": "2.0", "method": "tools/call", "params": {"name": "add"},
-        "status": "mcp_ok",
-    }  # fmt: skip
-
-
-@pytest.mark.real
-async def test_the_mcp_filter_waits_for_nothing_behind_the_first_object(version: Version, tmp_path: Path) -> None:
-    publish(tmp_path, tokens(FIRST))
-    config = bootstrap([Place(name="all", route={JWT: DISABLED, DECIDE: GRANTED})], tmp_path)
-    head = "\r\n".join(["POST /all HTTP/1.1", "host: lab", *(f"{name}: {value}" for name, value in HEADERS)])
-    body = call(id=1)
-    async with lab(config, tmp_path, version), asyncio.timeout(5):
-        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "front"))
-        # The rest is never sent, and nobody misses it.
-        writer.write(f"{head}\r\ntransfer-encoding: chunked\r\n\r\n{len(body):x}\r\n{body}\r\n".encode())
-        status = await reader.readline()
-        writer.close()
-        await writer.wait_closed()
+        odd = [await running.call("all", body) for body in ("hello", f"[{call(id=1)}]", call(id=1, pad="x" * 70_000))]
+        assert [(each.status_code, each.headers["x-read"]) for each in (opened, *odd)] == [(200, "")] * 4
+        async with asyncio.timeout(5):
+            reader, writer = await asyncio.open_unix_connection(str(tmp_path / "front"))
+            # The rest is never sent, and nobody misses it.
+            writer.write(f"{head}\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{{}}\r\n".encode())
+            status = await reader.readline()
+            writer.close()
+            await writer.wait_closed()
     assert status == b"HTTP/1.1 200 OK\r\n"
 
 
@@ -329,32 +294,31 @@ def denial(mapper: str, status: int, *matchers: Json, sound: bool) -> Json:
         "status_code_filter": {"comparison": {"op": "EQ", "value": {"default_value": 403, "runtime_key": "x"}}}
     }
     whole = [is_denial, *({"metadata_filter": {"matcher": each, "match_if_key_not_found": sound}} for each in matchers)]
-    body = {
-        "jsonrpc": "2.0",
-        "id": dynamic(MCP_METADATA, "id"),
-        "error": {"level": "%METADATA(ROUTE:authplane:level)%"},
-    }
+    body = f'{{"id":{dynamic(*ID)},"level":%METADATA(ROUTE:authplane:level)%}}'
     challenge = 'Bearer resource_metadata="%METADATA(ROUTE:authplane:resource)%"'
     return {
         "filter": {"and_filter": {"filters": whole}} if matchers else is_denial,
         "status_code": status,
         "headers_to_add": [shown("x-mapper", mapper), shown("www-authenticate", challenge)],
-        "body_format_override": {"json_format": body},
+        "body_format_override": {"text_format_source": {"inline_string": body}, "content_type": "application/json"},
     }
 
 
-PING: Final[Json] = {"filter": MCP_METADATA, "path": [{"key": "method"}], "value": {"string_match": {"exact": "ping"}}}
-GONE: Final[Json] = {"filter": "nobody", "path": [{"key": "x"}], "value": {"present_match": True}}
-SAID: Final[Mapping[str, tuple[str, object, str]]] = {
-    "a number": (call(id=7), 7, "last"),
-    "a fraction": (call(id=1.5), 1.5, "last"),
-    "a text": (call(id='q"\\é'), 'q"\\é', "last"),
-    "null": (call(id=None), None, "last"),
-    "none": (call(), None, "last"),
-    "a list, which the filter does not keep": (call(id=[1]), None, "last"),
-    "a number that is no double": (call(id=2**53 + 1), 2**53, "last"),
-    "another method": (json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}), 1, "ping"),
+PING: Final[Json] = {
+    "filter": METHOD[0],
+    "path": [{"key": each} for each in METHOD[1:]],
+    "value": {"string_match": {"exact": "ping"}},
 }
+GONE: Final[Json] = {"filter": "nobody", "path": [{"key": "x"}], "value": {"present_match": True}}
+SAID: Final[Mapping[str, tuple[str, str]]] = {
+    "a number": ("7", "last"),
+    "a number with many digits": ("123456789012345", "last"),
+    "a fraction": ("1.50", "last"),
+    "a text": (r'"q\"\\é\u00e9"', "last"),
+    "what looks like a command": ('"%REQ(:path)%"', "last"),
+    "another method": ("1", "ping"),
+}
+"""Ids as they are written, and which words the denial has."""
 
 
 @pytest.mark.real
@@ -366,16 +330,17 @@ async def test_denials_have_the_id_of_the_request_and_what_the_route_says(versio
         denial("last", 401, GONE, sound=True),
     ]
     place = Place(name="closed", route={JWT: DISABLED}, metadata={"resource": "https://r.example/m", "level": 3})
-    found: dict[str, tuple[str, object, str]] = {}
+    found: dict[str, tuple[str, str]] = {}
     async with lab(bootstrap([place], tmp_path, replies={"mappers": mappers}), tmp_path, version) as running:
-        for name, (body, _, _) in SAID.items():
+        for name, (id_, mapper) in SAID.items():
+            method = "ping" if mapper == "ping" else "tools/call"
+            body = f'{{"jsonrpc":"2.0","id":{id_},"method":"{method}","params":{{"name":"add"}}}}'
             response = await running.call("closed", body)
             assert response.headers["content-type"] == "application/json"
             assert response.headers["www-authenticate"] == 'Bearer resource_metadata="https://r.example/m"'
-            told = response.json()
-            assert {**told, "id": None} == {"jsonrpc": "2.0", "id": None, "error": {"level": 3}}
             assert response.status_code == (403 if response.headers["x-mapper"] == "ping" else 401)
-            found[name] = (body, told["id"], response.headers["x-mapper"])
+            told = response.text.removeprefix('{"id":').removesuffix(',"level":3}')
+            found[name] = (told, response.headers["x-mapper"])
     assert found == SAID
 
 

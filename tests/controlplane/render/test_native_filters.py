@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from envoy.config.route.v3 import route_components_pb2 as routes_pb
+from envoy.extensions.filters.http.lua.v3 import lua_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb
 from tests.support.certificates import ca_secret, server, tls_secret
@@ -22,9 +23,9 @@ from tests.support.resources.contour_documents import World
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
 from authplane.controlplane.render.listeners.filter_chain import EXT_AUTHZ
-from authplane.controlplane.render.native.native_filters import DECIDE, FRONT, REFUSE
+from authplane.controlplane.render.native.native_filters import DECIDE, FRONT, READER, REFUSE
 from authplane.controlplane.render.rendered import Rendered, render_graph
-from authplane.core.envoy_releases import OLDEST, Release
+from authplane.core.envoy_releases import CURRENT, OLDEST, Release, known_release
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "gateway" / "native" / "in.yaml"
 KEYS = {ISSUER: json.dumps({"keys": [signer("ES256").jwk()]})}
@@ -41,7 +42,7 @@ spec:
   - source: {{type: OIDC, oidc: {{issuerUrl: "{ISSUER}", audiences: [b]}}}}
     authorization: [{{type: CEL, cel: 'identity.group == "b"'}}]
 """
-NATIVE_ON = {"authplane/body", "envoy.filters.http.mcp", FRONT, REFUSE}
+NATIVE_ON = {READER, FRONT, REFUSE}
 """What a route leaves as it is if it needs it."""
 
 
@@ -76,8 +77,7 @@ def test_every_route_says_something_of_every_filter_that_decides() -> None:
     names = [each.name for each in manager.http_filters]
     assert names == [
         "authplane/tokens",
-        "envoy.filters.http.mcp",
-        "authplane/body",
+        READER,
         FRONT,
         "authplane/policy-0",
         "authplane/policy-1",
@@ -99,15 +99,15 @@ def test_every_route_says_something_of_every_filter_that_decides() -> None:
         else:
             assert changes[DECIDE].Is(rbac_pb2.RBACPerRoute.DESCRIPTOR), place
     documents = [f"default/edge/https#=/.well-known/oauth-protected-resource/{each}" for each in ("all", "weather")]
-    # What is too large, the backend without a policy, and what is not there.
-    assert unchecked == [*documents, "default/web#^/weather", "default/web#^/all/service/default/echo/80", "", ""]
+    # The backend without a policy, and what is not there.
+    assert unchecked == [*documents, "default/web#^/all/service/default/echo/80", "", ""]
 
 
 MIXED = """
 apiVersion: authplane.dev/v1alpha1
 kind: AuthplaneConfiguration
 metadata: {name: authplane}
-spec: {bodyInspection: Native}
+spec: {}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -125,6 +125,8 @@ NO_BASE = "mcp: {mcpBaseProtocolMethodsOption: SKIP_BASE_PROTOCOL_METHODS}"
 MIXED_RULES = {
     "paths": f"[{{authorization: [{{type: Inline, {NO_BASE}, paths: [/paths]}}]}}]",
     "tools": "[{authorization: [{type: Inline, mcp: {methods: [{name: tools/call, params: [add]}]}}]}]",
+    "arguments": """[{authorization: [{type: CEL, cel: {
+        expression: 'request.mcp.params.to == "a" && request.mcp.params.amount < 5.0'}}]}]""",
     "people": f"""[{{source: {{type: OIDC, oidc: {{issuerUrl: '{ISSUER}', audiences: [a]}}}},
                    authorization: [{{type: Inline, {NO_BASE}, paths: [/people]}}]}}]""",
 }
@@ -151,10 +153,9 @@ spec: {{targetRefs: [{{kind: Backend, name: {name}}}], rules: {MIXED_RULES[name]
     return World([MIXED + "".join(routed), *written, service("echo", 80)], KEYS)
 
 
-BODIES = ("envoy.filters.http.mcp", "authplane/body")
 USED = {
     "paths": {DECIDE, EXT_AUTHZ},
-    "tools": {*BODIES, FRONT, DECIDE, EXT_AUTHZ},
+    "tools": {READER, DECIDE, EXT_AUTHZ},
     "people": {"authplane/tokens", FRONT, DECIDE, REFUSE, EXT_AUTHZ},
 }
 """Which filters the requests to a Backend go through."""
@@ -193,12 +194,32 @@ def test_which_keys_are_known_changes_no_listener() -> None:
     assert [each.name for each in unknown.extensions] == ["authplane/tokens"]
 
 
-@pytest.mark.parametrize("release", [None, Release(1, 35), OLDEST, Release(1, 38)], ids=str)
-def test_an_envoy_that_reads_no_bodies_whole_asks_about_those_rules(release: Release | None) -> None:
-    rendered = render_graph(build().graph, release)
+def test_an_envoy_that_is_too_old_or_unknown_decides_nothing() -> None:
+    rendered = render_graph(build().graph, known_release(Release(1, 35)))
     [manager] = managers(rendered)
     assert [each.name for each in manager.http_filters] == [EXT_AUTHZ, "envoy.filters.http.router"]
     assert not rendered.extensions
+
+
+def test_every_release_reads_messages_in_the_same_way() -> None:
+    found = {
+        READER in [each.name for each in manager.http_filters]
+        for release in (OLDEST, Release(1, 38), CURRENT)
+        for manager in managers(render_graph(build().graph, release))
+    }
+    assert found == {True}
+
+
+def test_a_route_names_the_arguments_that_its_rules_read() -> None:
+    world = mixed("tools", "arguments")
+    rendered = render_graph(world.graph)
+    [manager] = managers(rendered)
+    kept = {}
+    for place, changes in places(rendered, manager.rds.route_config_name):
+        told = lua_pb2.LuaPerRoute()
+        if READER in changes and changes[READER].Unpack(told):
+            kept[place.rpartition("/")[2]] = told.filter_context["arguments"]
+    assert kept == {"arguments": "amount\nto"}
 
 
 @pytest.mark.real

@@ -1,6 +1,5 @@
 """Rules that Envoy's filter is given for a policy."""
 
-from dataclasses import replace
 from typing import Final
 
 from tests.support.policies.compiled import compiled
@@ -8,15 +7,13 @@ from tests.support.policies.documents import BACKEND, OIDC, SPIFFE, policy, rule
 from tests.support.policies.external_services import SERVICES, asks
 from tests.support.policies.names import TO_SHOP
 
-from authplane.cel.envoy import condition_nodes
-from authplane.cel.envoy.request_checks import Begins, Equals, Metadata, every
+from authplane.cel.envoy.envoy_attributes import METHOD
+from authplane.cel.envoy.request_checks import PRESENT, Equals, Metadata, every
 from authplane.cel.envoy.wire import render_check, render_condition
 from authplane.controlplane.render.native.rbac_policies import policies_of, render_rules
 from authplane.controlplane.render.native.request_classification import recognised, render_front
-from authplane.core.envoy_releases import CURRENT
 from authplane.policy.placement.placement_model import Choices, Plan, Sender
 from authplane.policy.placement.placement_plan import place_chain
-from authplane.policy.rules.access_settings import BodyInspection
 
 KEY: Final = "default/p/rule-0"
 
@@ -25,7 +22,7 @@ def plan(*documents: str) -> Plan:
     made = compiled(BACKEND, SERVICES, *documents).policies
     way = made.chain(TO_SHOP)
     assert way is not None
-    return place_chain(replace(way, body_inspection=BodyInspection.NATIVE), made.settings, Choices())
+    return place_chain(way, made.settings, Choices())
 
 
 FOUND: Final = ("envoy.filters.http.rbac", "front_shadow_effective_policy_id")
@@ -34,13 +31,10 @@ FOUND: Final = ("envoy.filters.http.rbac", "front_shadow_effective_policy_id")
 def test_what_is_not_for_envoy_to_judge_is_told_first_by_what_cannot_fail() -> None:
     made = plan(policy(rule()))
     rules = render_rules(policies_of(made)[0], made, tells_apart=False)
-    # The last is for ids that Envoy cannot repeat.
-    assert sorted(rules.policies) == ["!ask", f"{KEY}/0:InlineTools", f"{KEY}/base_protocol", "~ask"]
-    assert made.odd_id is not None
-    assert list(rules.policies["~ask"].permissions) == [render_check(made.odd_id.check)]
+    assert sorted(rules.policies) == ["!ask", f"{KEY}/0:InlineTools", f"{KEY}/base_protocol"]
     first = rules.policies["!ask"]
     assert not first.HasField("condition")
-    assert [each.not_rule for each in first.permissions] == [render_check(Metadata(FOUND, (Begins("message"),)))]
+    assert [each.not_rule for each in first.permissions] == [render_check(Metadata(METHOD, (PRESENT,)))]
 
 
 def test_what_all_targets_want_to_know_stands_in_none_of_them() -> None:
@@ -65,19 +59,14 @@ def test_options_that_one_rule_needs_are_those_of_all() -> None:
     assert {each.cel_config.enable_string_conversion for each in rules.policies.values()} == {False}
 
 
-def test_what_says_more_is_looked_for_first() -> None:
+def test_the_token_of_an_issuer_is_looked_for_once() -> None:
     made = plan(policy(rule(OIDC)))
     entry = policies_of(made)[0].native[0]
     assert isinstance(entry.sender, Sender)
     token = entry.sender.token
     assert token is not None
-    rules = render_front(CURRENT, 4096, [token], reads_mcp=True).rbac.shadow_rules
-    message, only, alone = sorted(rules.policies)
-    assert (message[:8], only, alone[:6]) == ("message ", "message~", "token ")
-    assert rules.policies[message].condition == render_condition(
-        condition_nodes.every((token.condition.tree, made.front.tree))
-    )
-    assert rules.policies[only].condition == render_condition(made.front.tree)
-    assert rules.policies[alone].condition == render_condition(token.condition.tree)
-    found = Metadata(FOUND, (Equals(message), Equals(alone)))
-    assert recognised(entry.sender).check == every((found, entry.sender.condition.check))
+    rules = render_front([token]).rbac.shadow_rules
+    [name] = rules.policies
+    assert name.startswith("token ")
+    assert rules.policies[name].condition == render_condition(token.condition.tree)
+    assert recognised(entry.sender).check == every((Metadata(FOUND, (Equals(name),)), entry.sender.condition.check))

@@ -27,7 +27,7 @@ EDITIONS: Final = (Release(1, 36), Release(1, 39), Release(1, 40), None)
 
 def library() -> Library:
     documents = [
-        configuration(Path("/run/authplane"), [ISSUER], "  bodyInspection: Native"),
+        configuration(Path("/run/authplane"), [ISSUER], ""),
         gateway(10080, 10443),
         tls_secret("tls", server("localhost")),
         ca_secret("ca"),

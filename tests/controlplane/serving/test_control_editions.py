@@ -31,7 +31,7 @@ def write(root: Path) -> Folder:
     folder.mkdir()
     source = "{type: SPIFFE, spiffe: spiffe://example.org/agent}"
     documents = [
-        configuration(root, [], "  bodyInspection: Native"),
+        configuration(root, [], ""),
         gateway(10080, 10443),
         tls_secret("tls", server("localhost")),
         ca_secret("ca"),

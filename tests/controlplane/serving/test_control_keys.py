@@ -25,8 +25,7 @@ from authplane.xds.server.served_types import TypeUrl
 
 OLD, NEW = signer("ES256", "old"), signer("ES256", "new")
 HURRIED: Final = Schedule(between=0.05, first_retry=0.02, bounds=Bounds(shortest=0.05, usual=0.05, longest=0.05))
-NATIVE: Final = "  bodyInspection: Native"
-CALL_OUT: Final = "  bodyInspection: Native\n  placement: CallOut"
+CALL_OUT: Final = "  placement: CallOut"
 TOKENS: Final = "authplane/tokens"
 
 
@@ -50,7 +49,7 @@ class World:
             self.told.append(event)
             self.news.set()
 
-    def write(self, settings: str = NATIVE, tool: str = "add") -> None:
+    def write(self, settings: str = "", tool: str = "add") -> None:
         source = f"{{type: OIDC, oidc: {{issuerUrl: '{self.issuer.url}', audiences: [shop]}}}}"
         rules = f"[{{source: {source}, authorization: [{{type: InlineTools, tools: [{tool}]}}]}}]"
         documents = [
@@ -168,7 +167,7 @@ async def test_envoy_gets_keys_only_while_it_may_verify_tokens_with_them(world: 
         world.write(CALL_OUT, tool="wipe")
         await world.until(lambda it: len(it.told) == 2)
         assert world.extensions() == []
-        world.write(NATIVE)
+        world.write()
         await with_keys(world, OLD)
         world.write(CALL_OUT)
         await with_keys(world)

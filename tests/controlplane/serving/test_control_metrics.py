@@ -35,7 +35,7 @@ from authplane.xds.server.stream_messages import Acked, Nacked
 def documents(root: Path, issuer: IssuerServer) -> str:
     source = f"{{type: OIDC, oidc: {{issuerUrl: '{issuer.url}', audiences: [shop]}}}}"
     return "\n---\n".join((
-        configuration(root, [issuer.url], "  bodyInspection: Native"),
+        configuration(root, [issuer.url], ""),
         gateway(10080, 10443),
         tls_secret("tls", server("localhost")),
         ca_secret("ca"),

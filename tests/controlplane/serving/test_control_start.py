@@ -20,7 +20,6 @@ from authplane.runtime.servers.listen import UnixAddress
 from authplane.sources.runtime.read_folder import Folder
 
 KEY = signer("ES256", "k1")
-NATIVE: Final = "  bodyInspection: Native"
 FOR_EVER: Final = 3600.0
 
 
@@ -56,7 +55,7 @@ class World:
             self.news.set()
 
     @asynccontextmanager
-    async def serving(self, wait: float, settings: str = NATIVE) -> AsyncGenerator[Control]:
+    async def serving(self, wait: float, settings: str = "") -> AsyncGenerator[Control]:
         control = Control(self.write(settings), self.tell)
         address = UnixAddress(path=str(self.root / "xds.sock"))
         made = ControlSettings(address=address, issuers=IssuerOptions(schedule=HURRIED), wait_for_keys=wait)
@@ -115,5 +114,5 @@ async def test_an_issuer_that_does_not_answer_is_waited_for_once_and_its_keys_fo
 
 
 async def test_nobody_is_waited_for_whose_tokens_are_the_servers(world: World) -> None:
-    async with world.serving(FOR_EVER, f"{NATIVE}\n  placement: CallOut"):
+    async with world.serving(FOR_EVER, "  placement: CallOut"):
         assert (world.issuer.asked, world.first()) == ([], [(True, False)])

@@ -33,7 +33,6 @@ spec:
   gateway: {address: 127.0.0.1}
   policyServer: {address: "unix:/run/policy.sock"}
 """
-NATIVE: Final = f"{CONFIGURATION}  bodyInspection: Native\n"
 GATEWAY: Final = gateway(8080, 8443)
 NARROW: Final = "  - {name: narrow, port: 8080, protocol: HTTP, hostname: '*.example'}\n"
 ELSEWHERE: Final = """
@@ -98,14 +97,14 @@ def annotated(text: str, note: str) -> str:
 
 VARIANTS: Final[dict[str, tuple[str, ...]]] = {
     "configuration": (
-        NATIVE,
         CONFIGURATION,
-        f"{NATIVE}  placement: CallOut\n",
-        f"{NATIVE}  unprotectedBackends: Deny\n",
-        f"{NATIVE}  policyComposition: Any\n",
-        f"{NATIVE}  trustDomain: other.example\n",
-        f"{NATIVE}  denialFormat: nonsense\n",
-        NATIVE.replace("policy.sock", "other.sock"),
+        f"{CONFIGURATION}  maxRequestBody: 1000\n",
+        f"{CONFIGURATION}  placement: CallOut\n",
+        f"{CONFIGURATION}  unprotectedBackends: Deny\n",
+        f"{CONFIGURATION}  policyComposition: Any\n",
+        f"{CONFIGURATION}  trustDomain: other.example\n",
+        f"{CONFIGURATION}  denialFormat: nonsense\n",
+        CONFIGURATION.replace("policy.sock", "other.sock"),
     ),
     "gateway": (
         GATEWAY,
@@ -121,7 +120,7 @@ VARIANTS: Final[dict[str, tuple[str, ...]]] = {
         backend("shop"),
         backend("shop").replace("port: 80}", "port: 80, path: /mcp}"),
         backend("shop").replace("serviceName: shop", "serviceName: nothing"),
-        annotated(backend("shop"), "authplane.dev/body-inspection: Strict"),
+        annotated(backend("shop"), "authplane.dev/placement: CallOut"),
         backend("shop").replace("Backend", "XBackend").replace("v1alpha1", "v0alpha0"),
     ),
     "till": (backend("till").replace("serviceName: till", "serviceName: shop"),),

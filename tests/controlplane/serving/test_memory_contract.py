@@ -149,7 +149,7 @@ LISTENERS: Final[Mapping[str, list[str]]] = {
 def parts_of(route: str) -> list[str]:
     """Return what is rendered for a changed route of both listeners."""
     tables = ("routes gateway/9080", f"routes {SECURE}")
-    route_parts = [f"large bodies {route}", f"route {route}", "no route"]
+    route_parts = [f"route {route}", "no route"]
     return sorted([*route_parts, *route_parts, *tables, f"chain {SECURE}"])
 
 

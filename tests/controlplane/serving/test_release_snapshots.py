@@ -27,7 +27,6 @@ metadata: {name: authplane}
 spec:
   gateway: {address: 127.0.0.1}
   policyServer: {address: "unix:/run/policy.sock"}
-  bodyInspection: Native
 """
 SOURCE: Final = f"{{type: OIDC, oidc: {{issuerUrl: '{ISSUER}', audiences: [shop]}}}}"
 RULE: Final = f"[{{source: {SOURCE}, authorization: [{{type: InlineTools, tools: [TOOL]}}]}}]"
@@ -101,14 +100,13 @@ def test_a_newer_release_than_the_newest_known_is_taken_for_it() -> None:
 def test_releases_that_get_the_same_share_it() -> None:
     made = History().next(files(), keys())
     assert made.edition(CURRENT) is made.snapshot
-    # Bodies are read twice by the one, and once by the other.
-    assert made.edition(NEWEST) != made.edition(CURRENT)
+    assert made.edition(NEWEST) is made.snapshot
+    # Older releases have no shadow mode for checks.
+    assert made.edition(Release(1, 37)) is not made.snapshot
     assert [first_alike(each) for each in RELEASES if each is not None] == [
         Release(1, 36),
         Release(1, 37),
-        Release(1, 38),
-        Release(1, 39),
-        Release(1, 40),
+        *[Release(1, 38)] * 3,
     ]
 
 
@@ -139,12 +137,12 @@ def test_nothing_is_kept_for_releases_that_nobody_asks_for() -> None:
     made = history.next(files(), keys())
     made.edition(OLDEST)
     made.edition(None)
-    assert set(made.snapshots.carried()) == {CURRENT, OLDEST, None}
+    assert set(made.snapshots.carried()) == {first_alike(CURRENT), OLDEST, None}
     made = history.next(files("wipe"), keys())
     made.edition(None)
-    assert set(made.snapshots.carried()) == {CURRENT, None}
+    assert set(made.snapshots.carried()) == {first_alike(CURRENT), None}
     made = history.next(files("add"), keys())
-    assert set(made.snapshots.carried()) == {CURRENT}
+    assert set(made.snapshots.carried()) == {first_alike(CURRENT)}
 
 
 def test_without_gateways_that_check_requests_all_releases_share_one_snapshot() -> None:

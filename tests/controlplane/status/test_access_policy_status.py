@@ -25,7 +25,6 @@ from authplane.controlplane.status.access_policy_status import (
 from authplane.controlplane.status.enforced_condition import enforced_condition
 from authplane.core.names import Ref
 from authplane.policy.compile.compile_policies import CONTROLLER, compile_policies
-from authplane.policy.placement.entry_placement import STRICT
 from authplane.policy.placement.target_routes import TargetRoutes
 from authplane.policy.rules.policy_targets import PolicyTarget
 
@@ -50,7 +49,8 @@ def short(found: tuple[Ancestor, ...]) -> list[list[tuple[str, str, str]]]:
 
 
 FINE = [("Accepted", "True", "Accepted"), ("ResolvedRefs", "True", "ResolvedRefs")]
-ENFORCED = [("Programmed", "True", "Programmed"), ("Enforced", "True", "CallOut")]
+ENFORCED = [("Programmed", "True", "Programmed"), ("Enforced", "True", "Native")]
+CALLED_OUT = [ENFORCED[0], ("Enforced", "True", "CallOut")]
 NOWHERE = [
     ("ResolvedRefs", "True", "ResolvedRefs"),
     ("Programmed", "False", "NotAccepted"),
@@ -102,11 +102,11 @@ STATES = {
     ),
     "a service that is not there": (
         (BACKEND, policy(anybody(f"[{asks()}]"))),
-        [("Accepted", "True", "Accepted"), ("ResolvedRefs", "False", "BackendNotFound"), *ENFORCED],
+        [("Accepted", "True", "Accepted"), ("ResolvedRefs", "False", "BackendNotFound"), *CALLED_OUT],
     ),
     "a service that must not be referred to": (
         (BACKEND, policy(anybody(f"[{asks()}]".replace("name: authz", "name: authz, namespace: x")))),
-        [("Accepted", "True", "Accepted"), ("ResolvedRefs", "False", "RefNotPermitted"), *ENFORCED],
+        [("Accepted", "True", "Accepted"), ("ResolvedRefs", "False", "RefNotPermitted"), *CALLED_OUT],
     ),
     "an issuer that cannot be reached": (
         (BACKEND, policy(rule(OIDC))),
@@ -152,9 +152,7 @@ def test_the_ancestor_is_the_target_itself_and_an_entry_is_whole() -> None:
         "observedGeneration": 3,
         "lastTransitionTime": T0,
     }
-    assert entry["conditions"][-1]["message"] == (
-        f"rule rule-0, entries 0:InlineTools, base_protocol: by the policy server, it {STRICT}"
-    )
+    assert entry["conditions"][-1]["message"] == "rule rule-0, entries 0:InlineTools, base_protocol: in Envoy"
     assert merged.changed
 
 

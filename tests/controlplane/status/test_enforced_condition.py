@@ -13,14 +13,13 @@ from authplane.controlplane.status.enforced_condition import LONGEST_MESSAGE, bo
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.core.names import Ref
 from authplane.policy.attached.attachments import RequestTarget
-from authplane.policy.placement.entry_placement import ASKS, CHOSEN, STRICT
+from authplane.policy.placement.entry_placement import ASKS, CHOSEN
 from authplane.policy.placement.grpc_entries import PORTS, TOKENS
 from authplane.policy.placement.placement_plan import SCREENED
 from authplane.policy.placement.source_placement import NO_KEYS
 from authplane.policy.placement.target_routes import UNTOLD, TargetRoutes
 
 P: Final = Ref("AccessPolicy", "default", "p")
-NATIVE: Final = settings("{bodyInspection: Native}")
 LOOP: Final = "[{type: CEL, cel: {expression: 'identity.a.exists(x, x == 1.0)'}}]"
 GET: Final = "[{type: CEL, cel: {expression: 'request.method == \"GET\"'}}]"
 SERVER: Final = """
@@ -30,8 +29,8 @@ metadata: {name: shop}
 spec: {type: GRPC, grpc: {port: 50051}}
 """
 OTHER: Final = Ref("Backend", "default", "other")
-STRICT_OTHER: Final = BACKEND.replace(
-    "{name: shop}", "{name: other, annotations: {authplane.dev/body-inspection: Strict}}"
+CALL_OUT_OTHER: Final = BACKEND.replace(
+    "{name: shop}", "{name: other, annotations: {authplane.dev/placement: CallOut}}"
 )
 ALL: Final = "The policy grants nothing, so every request is denied."
 
@@ -59,21 +58,15 @@ class Case(NamedTuple):
 
 CASES: Final = {
     "Envoy decides everything": Case(
-        (NATIVE, BACKEND, policy(rule())),
-        condition("Native", "rule rule-0, entries 0:InlineTools, base_protocol: in Envoy"),
-    ),
-    "bodies are the server's": Case(
         (BACKEND, policy(rule())),
-        condition(
-            "CallOut", f"rule rule-0, entries 0:InlineTools, base_protocol: by the policy server, it {STRICT}"
-        ),
+        condition("Native", "rule rule-0, entries 0:InlineTools, base_protocol: in Envoy"),
     ),
     "the server is chosen": Case(
         (settings("{placement: CallOut}"), BACKEND, policy(anybody(GET), kind="AccessPolicy")),
         condition("CallOut", f"rule rule-0, entries 0:CEL, base_protocol: by the policy server, it {CHOSEN}"),
     ),
     "one rule needs the server": Case(
-        (NATIVE, BACKEND, policy(f"[{rule()[1:-1]}, {rule(OIDC, LOOP)[1:-1]}]")),
+        (BACKEND, policy(f"[{rule()[1:-1]}, {rule(OIDC, LOOP)[1:-1]}]")),
         condition(
             "Mixed",
             "rule rule-0, entries 0:InlineTools, base_protocol: in Envoy; "
@@ -82,7 +75,7 @@ CASES: Final = {
         ),
     ),
     "an external service": Case(
-        (NATIVE, BACKEND, SERVICES, policy(rule(SPIFFE, f"[{asks()}]"))),
+        (BACKEND, SERVICES, policy(rule(SPIFFE, f"[{asks()}]"))),
         condition(
             "Mixed",
             f"rule rule-0, entry 0:ExternalAuth: by the policy server, it {ASKS}; "
@@ -105,7 +98,7 @@ CASES: Final = {
             "rule rule-0, entry 1:Inline: in the gRPC server",
         ),
     ),
-    "no rules": Case((NATIVE, BACKEND, policy("[]")), condition("Native", ALL)),
+    "no rules": Case((BACKEND, policy("[]")), condition("Native", ALL)),
     "no rules, and the server is chosen": Case(
         (settings("{placement: CallOut}"), BACKEND, policy("[]")), condition("CallOut", ALL)
     ),
@@ -118,7 +111,7 @@ CASES: Final = {
         condition("Denies", "Every request is denied until the policy is accepted. Correct the policy."),
     ),
     "a policy that is tried out": Case(
-        (NATIVE, BACKEND, policy(rule(), more="  mode: Shadow")),
+        (BACKEND, policy(rule(), more="  mode: Shadow")),
         condition("Shadow", "The policy is evaluated but not enforced.", "False"),
     ),
     "a policy that is tried out before an open gRPC server": Case(
@@ -155,13 +148,13 @@ def test_a_policy_says_who_enforces_it(case: Case) -> None:
 
 def test_a_policy_that_asks_about_requests_leaves_the_others_to_the_server() -> None:
     screen = policy("[]", name="s", kind="XAccessPolicy", more=f"  action: ExternalAuth\n  externalAuth: {external()}")
-    found = enforced(NATIVE, BACKEND, SERVICES, policy(rule()), screen)
+    found = enforced(BACKEND, SERVICES, policy(rule()), screen)
     assert (found.reason, found.message.endswith(f"it {SCREENED}")) == ("CallOut", True)
 
 
 def test_a_gateways_policy_may_be_enforced_by_envoy_on_some_ways_and_not_on_others() -> None:
     targets = "[{kind: Gateway, name: edge}, {kind: Gateway, name: edge, sectionName: admin}]"
-    documents = (NATIVE, BACKEND, STRICT_OTHER, GATEWAY, policy(rule(), targets=targets))
+    documents = (BACKEND, CALL_OUT_OTHER, GATEWAY, policy(rule(), targets=targets))
     reached: dict[RequestTarget, frozenset[str] | None] = {
         RequestTarget(backend=SHOP, gateway=EDGE, section="web"): None,
         RequestTarget(backend=OTHER, gateway=EDGE, section="web"): None,
@@ -169,13 +162,13 @@ def test_a_gateways_policy_may_be_enforced_by_envoy_on_some_ways_and_not_on_othe
     }
     entries = "rule rule-0, entries 0:InlineTools, base_protocol"
     assert enforced(*documents, reached=reached) == condition(
-        "Mixed", f"{entries}: in Envoy on 2 of 3 routes, otherwise by the policy server, it {STRICT}"
+        "Mixed", f"{entries}: in Envoy on 2 of 3 routes, otherwise by the policy server, it {CHOSEN}"
     )
     assert enforced(*documents, reached=reached, target=1) == condition("Native", f"{entries}: in Envoy")
 
 
 def test_tokens_are_judged_by_the_server_until_their_keys_are_there() -> None:
-    documents = (NATIVE, BACKEND, policy(rule(OIDC)))
+    documents = (BACKEND, policy(rule(OIDC)))
     target = RequestTarget(backend=SHOP)
     assert enforced(*documents, reached={target: frozenset()}) == condition(
         "CallOut", f"rule rule-0, entries 0:InlineTools, base_protocol: by the policy server, it {NO_KEYS}"
@@ -184,7 +177,7 @@ def test_tokens_are_judged_by_the_server_until_their_keys_are_there() -> None:
 
 
 def test_an_envoy_that_does_not_say_which_it_is_asks_about_everything() -> None:
-    assert enforced(NATIVE, BACKEND, policy(rule()), envoy=None) == condition(
+    assert enforced(BACKEND, policy(rule()), envoy=None) == condition(
         "CallOut", f"rule rule-0, entries 0:InlineTools, base_protocol: by the policy server, it {UNTOLD}"
     )
 
@@ -206,7 +199,7 @@ def test_what_is_said_of_one_rule_has_its_limit_too(length: int) -> None:
     ("envoy", "status"), [(None, "neither"), (Release(1, 37), "neither"), (Release(1, 38), "and")], ids=str
 )
 def test_an_envoy_that_would_heed_a_policy_in_shadow_is_not_told_of_it(envoy: Release | None, status: str) -> None:
-    found = enforced(OPEN, BACKEND, policy(rule(), more="  mode: Shadow"), envoy=envoy)
+    found = enforced(OPEN, BACKEND, policy(rule(OIDC, LOOP), more="  mode: Shadow"), envoy=envoy)
     words = {
         "neither": "The policy is neither enforced nor evaluated: "
         "gRPC servers and Envoys before 1.38 evaluate no policies in shadow mode.",

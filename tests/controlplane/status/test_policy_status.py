@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.support.gateways.contour_gateway import service
-from tests.support.policies.documents import ADD, BACKEND, GATEWAY, OIDC, OPEN, SPIFFE, policy, rule, settings
+from tests.support.policies.documents import ADD, BACKEND, GATEWAY, OIDC, OPEN, SPIFFE, policy, rule
 from tests.support.resources.contour_documents import World
 
 from authplane.cli.main import build_app
@@ -38,7 +38,7 @@ def test_a_policy_has_an_ancestor_for_each_target() -> None:
         ("Accepted", "True", "Accepted"),
         ("ResolvedRefs", "True", "ResolvedRefs"),
         ("Programmed", "Unknown", "NotServed"),
-        ("Enforced", "True", "CallOut"),
+        ("Enforced", "True", "Native"),
     ]
     assert ancestor["conditions"][0]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
 
@@ -72,7 +72,7 @@ def test_what_is_wrong_with_a_policy_is_found_with_its_place() -> None:
 
 
 def test_rules_for_tokens_are_the_servers_until_their_keys_are_there() -> None:
-    documents = (settings("{bodyInspection: Native}"), BACKEND, SHOP, policy(rule(OIDC, ADD)))
+    documents = (BACKEND, SHOP, policy(rule(OIDC, ADD)))
 
     def enforced(keys: dict[str, str] | None, programming: Programming) -> str:
         [found] = [

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 from tests.support.policies.callers import Proof, bearer, workload
 from tests.support.policies.compiled import compiled, errors, policies
-from tests.support.policies.documents import ADD, GATEWAY, OIDC, OPEN, SPIFFE, anybody, policy, rule, settings
+from tests.support.policies.documents import ADD, GATEWAY, OIDC, OPEN, SPIFFE, anybody, policy, rule
 from tests.support.policies.documents import BACKEND as SHOP_BACKEND
 from tests.support.policies.external_services import SERVICES, asks, external
 from tests.support.policies.judging import Services, judge, word
@@ -282,19 +282,6 @@ def test_a_way_has_one_way_for_each_policy_in_shadow() -> None:
     )
     alone = [(each.uses_tokens, [found.ref.name for found in each.attachments[0].policies]) for each in way.shadows]
     assert alone == [(True, ["s"]), (False, ["t"])]
-
-
-def test_bodies_that_only_a_policy_in_shadow_reads_are_not_read_by_proxies() -> None:
-    """They refuse what they cannot read."""
-    skips = "mcp: {mcpBaseProtocolMethodsOption: SKIP_BASE_PROTOCOL_METHODS}"
-    inline = policy(anybody(f"[{{type: Inline, paths: [/mcp], {skips}}}]"), name="e", kind="XAccessPolicy")
-    found = []
-    for enforced in ("", inline, policy(rule(), name="e")):
-        native = settings("{bodyInspection: Native}")
-        way = policies(native, SHOP_BACKEND, *filter(None, [enforced]), shadow(rule())).chain(TO_SHOP)
-        assert way is not None
-        found.append((way.body_inspection.value, *(each.body_inspection.value for each in way.shadows)))
-    assert found == [("Native", "Strict"), ("Native", "Strict"), ("Native", "Native")]
 
 
 def test_only_policies_in_shadow_know_the_issuers_and_domains_that_they_alone_name() -> None:

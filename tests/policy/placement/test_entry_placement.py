@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 from tests.support.cel.expressions import program
 
+from authplane.cel.envoy.envoy_attributes import ID, MESSAGE, METHOD, SUBJECT, VERSION
 from authplane.cel.envoy.plain_paths import CANONICAL_CHECK
 from authplane.cel.envoy.request_checks import (
     ALWAYS,
@@ -37,6 +38,7 @@ from authplane.policy.identity.tokens.issuer_url import IssuerUrl
 from authplane.policy.identity.tokens.verify import Demands
 from authplane.policy.identity.workload_identity.service_account import ServiceAccount
 from authplane.policy.identity.workload_identity.workload_authorities import SvidAuthority, WorkloadTokens
+from authplane.policy.mcp.mcp_versions import ProtocolVersion
 from authplane.policy.placement.entry_placement import (
     ASKS,
     CHOSEN,
@@ -44,8 +46,6 @@ from authplane.policy.placement.entry_placement import (
     LARGE_HOST,
     MANY_HYPHENS,
     NO_MCP,
-    STRICT,
-    SUBJECTS,
     place_base,
     place_entry,
 )
@@ -61,7 +61,7 @@ from authplane.policy.placement.source_placement import (
     header_key,
     place_source,
 )
-from authplane.policy.rules.access_settings import BodyInspection, IssuerSettings, Placement, Settings
+from authplane.policy.rules.access_settings import IssuerSettings, Placement, Settings
 from authplane.policy.rules.external_service import ExternalService, OverGrpc
 from authplane.policy.rules.rule_model import (
     Account,
@@ -81,10 +81,8 @@ from authplane.policy.rules.rule_model import (
     Tools,
 )
 
-NATIVE: Final = Terms(body_inspection=BodyInspection.NATIVE)
+TERMS: Final = Terms()
 SERVICE: Final = ExternalService(service=ObjectName("default", "authz"), port=9000, protocol=OverGrpc())
-MCP: Final = "envoy.filters.http.mcp"
-METHOD: Final = (MCP, "method")
 URL: Final = "https://issuer.example"
 ISSUER: Final = IssuerUrl(url=URL, literal=URL)
 AGENT: Final = "spiffe://cluster.local/ns/default/sa/agent"
@@ -94,9 +92,7 @@ CONDITIONS: Final[dict[str, tuple[Entry, Check, str]]] = {
     "everything": (Everything(), ALWAYS, "true"),
     "tools in order": (
         Tools(frozenset({"b", "a"})),
-        Every(
-            (Metadata(METHOD, (Equals("tools/call"),)), Metadata((MCP, "params", "name"), (Equals("a"), Equals("b"))))
-        ),
+        Every((Metadata(METHOD, (Equals("tools/call"),)), Metadata(SUBJECT, (Equals("a"), Equals("b"))))),
         "true",
     ),
     "no tools": (Tools(frozenset()), Every((Metadata(METHOD, (Equals("tools/call"),)), Some())), "true"),
@@ -136,8 +132,28 @@ CONDITIONS: Final[dict[str, tuple[Entry, Check, str]]] = {
     ),
     "a method about something": (
         Inline(mcp=McpGrant(methods=(Method("resources/read", frozenset({"a"})),))),
-        Every((Metadata(METHOD, (Equals("resources/read"),)), Metadata((MCP, "params", "uri"), (Equals("a"),)))),
+        Every((Metadata(METHOD, (Equals("resources/read"),)), Metadata(SUBJECT, (Equals("a"),)))),
         "true",
+    ),
+    "a task": (
+        Inline(mcp=McpGrant(methods=(Method("tasks/get", frozenset({"a"})),))),
+        Every((Metadata(METHOD, (Equals("tasks/get"),)), Metadata(SUBJECT, (Equals("a"),)))),
+        "true",
+    ),
+    "an argument": (
+        Expression(program=program('request.mcp.params.a == "b"')),
+        Metadata((*MESSAGE, "params", "a"), (Equals("b"),)),
+        "true",
+    ),
+    "whether there is an argument": (
+        Expression(program=program("has(request.mcp.params.a) && request.mcp.params.b < 5.0")),
+        Some(
+            (
+                Metadata((*MESSAGE, "params", "a"), (PRESENT,)),
+                Metadata((*MESSAGE, "params"), (Lists("a"),)),
+            )
+        ),
+        'metadata.filter_metadata["authplane.mcp"]["message"]["params"]["b"] < 5.0',
     ),
     "methods of a kind": (
         Inline(mcp=McpGrant(methods=(Family("tools/"), Method("ping")))),
@@ -147,13 +163,18 @@ CONDITIONS: Final[dict[str, tuple[Entry, Check, str]]] = {
 }
 CALL_OUTS: Final[dict[str, tuple[Entry, str]]] = {
     "an external service": (Asked(SERVICE), ASKS),
-    "arguments": (Expression(program=program("request.mcp.params.a == 1")), "reads tool arguments"),
-    "loops and arguments": (
-        Expression(program=program("[1].exists(x, x == 1) && request.mcp.params.a == 1")),
-        "uses exists(), reads tool arguments",
+    "all arguments": (
+        Expression(program=program("size(request.mcp.params) == 1")),
+        "reads all tool arguments, not one by its name",
     ),
-    "a task": (Inline(mcp=McpGrant(methods=(Method("tasks/get", frozenset({"a"})),))), SUBJECTS),
-    "a completion": (Inline(mcp=McpGrant(methods=(Method("completion/complete", frozenset({"a"})),))), SUBJECTS),
+    "loops and a member of an argument": (
+        Expression(program=program("[1].exists(x, x == 1) && request.mcp.params.a.b == 1")),
+        "uses exists(), reads request.mcp.params.a.b, a member of an argument",
+    ),
+    "an argument with an odd name": (
+        Expression(program=program("request.mcp.params['é'] == 1")),
+        "reads the argument 'é', whose name is not plain ASCII",
+    ),
     "a long host": (Inline(hosts=(".".join(["shop"] * 24),)), LARGE_HOST),
     "a very long host": (Inline(hosts=("a" * 250,)), LARGE_HOST),
     "a header with many hyphens": (Inline(headers=(("a-b-c-d-e", "a"),)), MANY_HYPHENS),
@@ -173,31 +194,44 @@ READERS: Final[dict[str, Entry]] = {
 
 @pytest.mark.parametrize(("entry", "check", "text"), CONDITIONS.values(), ids=CONDITIONS.keys())
 def test_an_entry_is_a_condition(entry: Entry, check: Check, text: str) -> None:
-    place = place_entry(entry, NOBODY, NATIVE, is_mcp=True)
+    place = place_entry(entry, NOBODY, TERMS, is_mcp=True)
     assert isinstance(place, Native), place
     assert (place.condition.check, render_text(place.condition.tree)) == (check, text)
 
 
 @pytest.mark.parametrize(("entry", "reason"), CALL_OUTS.values(), ids=CALL_OUTS.keys())
 def test_an_entry_is_left_to_the_policy_server(entry: Entry, reason: str) -> None:
-    assert place_entry(entry, NOBODY, NATIVE, is_mcp=True) == CallOut(reason)
+    assert place_entry(entry, NOBODY, TERMS, is_mcp=True) == CallOut(reason)
 
 
 @pytest.mark.parametrize("entry", READERS.values(), ids=READERS.keys())
-def test_who_reads_bodies_is_native_only_where_that_is_chosen(entry: Entry) -> None:
-    assert place_entry(entry, NOBODY, Terms(), is_mcp=True) == CallOut(STRICT)
-    assert isinstance(place_entry(entry, NOBODY, NATIVE, is_mcp=True), Native)
-    assert place_entry(entry, NOBODY, NATIVE, is_mcp=False) == CallOut(NO_MCP)
+def test_entries_about_mcp_are_native_before_mcp_servers_alone(entry: Entry) -> None:
+    assert isinstance(place_entry(entry, NOBODY, TERMS, is_mcp=True), Native)
+    assert place_entry(entry, NOBODY, TERMS, is_mcp=False) == CallOut(NO_MCP)
 
 
-def test_the_base_protocol_reads_bodies_too() -> None:
-    assert place_base(Terms(), is_mcp=True) == CallOut(STRICT)
-    assert place_base(NATIVE, is_mcp=False) == CallOut(NO_MCP)
-    assert isinstance(place_base(NATIVE, is_mcp=True), Native)
+def test_the_base_protocol_is_that_of_the_version_that_a_message_speaks() -> None:
+    assert place_base(TERMS, is_mcp=False) == CallOut(NO_MCP)
+    place = place_base(TERMS, is_mcp=True)
+    assert isinstance(place, Native)
+    assert isinstance(place.condition.check, Some)
+    sessions, newest = place.condition.check.checks
+    assert isinstance(sessions, Every)
+    assert isinstance(newest, Every)
+    *others, last = (each.value for each in ProtocolVersion)
+    assert sessions.checks[0] == Metadata(VERSION, tuple(map(Equals, others)))
+    assert newest.checks[0] == Metadata(VERSION, (Equals(last),))
+    unanswered = Not(Metadata(ID, (PRESENT,)))
+    assert newest.checks[1] == Some(
+        (
+            Metadata(METHOD, (Equals("server/discover"), Equals("tools/list"))),
+            Every((Metadata(METHOD, (Equals("notifications/cancelled"),)), unanswered)),
+        )
+    )
 
 
 def test_the_choice_of_call_out_leaves_nothing_to_envoy() -> None:
-    chosen = Terms(placement=Placement.CALL_OUT, body_inspection=BodyInspection.NATIVE)
+    chosen = Terms(placement=Placement.CALL_OUT)
     entries = [entry for entry, *_ in CONDITIONS.values()]
     assert {place_entry(entry, NOBODY, chosen, is_mcp=True) for entry in entries} == {CallOut(CHOSEN)}
     assert place_base(chosen, is_mcp=True) == CallOut(CHOSEN)
@@ -211,8 +245,7 @@ SOURCES: Final[dict[str, Source]] = {
     "a token": Oidc(issuer=ISSUER, audiences=frozenset({"a"}), scopes=("b",)),
 }
 ALL_TERMS: Final = [
-    Terms(placement=placement, body_inspection=body, envoy=envoy)
-    for placement, body, envoy in product(Placement, BodyInspection, (Release(1, 36), Release(1, 40)))
+    Terms(placement=placement, envoy=envoy) for placement, envoy in product(Placement, (Release(1, 36), Release(1, 40)))
 ]
 
 

@@ -16,8 +16,7 @@ from authplane.policy.rules.rule_model import Oidc
 
 EDGE: Final = "[{kind: Gateway, name: edge}]"
 GET: Final = "[{type: CEL, cel: {expression: 'request.method == \"GET\"'}}]"
-NATIVE: Final = settings("{bodyInspection: Native}")
-CALL_OUT: Final = settings("{placement: CallOut, bodyInspection: Native}")
+CALL_OUT: Final = settings("{placement: CallOut}")
 CHOSEN: Final = BACKEND.replace("{name: shop}", "{name: shop, annotations: {authplane.dev/placement: CallOut}}")
 SCREEN: Final = policy(
     "[]", name="s", kind="XAccessPolicy", more=f"  action: ExternalAuth\n  externalAuth: {external()}"
@@ -31,30 +30,29 @@ class Case(NamedTuple):
 
 CASES: Final = {
     "no policies": Case((BACKEND,), []),
-    "tools are Envoy's": Case((BACKEND, NATIVE, policy(rule(OIDC))), [ISSUER]),
-    "tools are the server's": Case((BACKEND, policy(rule(OIDC))), []),
+    "tools are Envoy's": Case((BACKEND, policy(rule(OIDC))), [ISSUER]),
     "everything is the server's": Case((BACKEND, CALL_OUT, policy(rule(OIDC))), []),
-    "the backend leaves everything to the server": Case((CHOSEN, NATIVE, policy(rule(OIDC))), []),
+    "the backend leaves everything to the server": Case((CHOSEN, policy(rule(OIDC))), []),
     "a policy in shadow beside one that is enforced": Case(
-        (BACKEND, NATIVE, policy(rule(SPIFFE)), policy(rule(OIDC), name="s", more="  mode: Shadow")), [ISSUER]
+        (BACKEND, policy(rule(SPIFFE)), policy(rule(OIDC), name="s", more="  mode: Shadow")), [ISSUER]
     ),
-    "only workloads": Case((BACKEND, NATIVE, policy(rule(SPIFFE))), []),
+    "only workloads": Case((BACKEND, policy(rule(SPIFFE))), []),
     "an external service is asked about everything": Case(
-        (BACKEND, SERVICES, NATIVE, policy(rule(OIDC)), SCREEN),
+        (BACKEND, SERVICES, policy(rule(OIDC)), SCREEN),
         [],
     ),
     "an issuer with two names": Case(
-        (BACKEND, NATIVE, policy(rule(OIDC.replace("https://", "")))),
+        (BACKEND, policy(rule(OIDC.replace("https://", "")))),
         [],
     ),
     "a clock skew that Envoy cannot have": Case(
-        (BACKEND, settings(f"{{bodyInspection: Native, issuers: [{{url: '{ISSUER}', clockSkew: 0s}}]}}"),
+        (BACKEND, settings(f"{{issuers: [{{url: '{ISSUER}', clockSkew: 0s}}]}}"),
          policy(rule(OIDC))),
         [],
     ),
     "the Gateway's rules read no body": Case((BACKEND, GATEWAY, policy(rule(OIDC, GET), targets=EDGE)), [ISSUER]),
     "of two issuers the server has one": Case(
-        (BACKEND, NATIVE, policy(
+        (BACKEND, policy(
             f"[{{source: {OIDC}, authorization: {ADD}}}, "
             f"{{source: {OIDC.replace('https://issuer', 'other')}, authorization: {ADD}}}]"
         )),

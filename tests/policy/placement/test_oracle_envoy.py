@@ -17,7 +17,6 @@ from authplane.cel.envoy import condition_nodes
 from authplane.cel.envoy.request_checks import Equals, Header
 from authplane.cel.envoy.translate import NOBODY as NOBODY_HERE
 from authplane.cel.envoy.translate import Condition
-from authplane.core.envoy_releases import CURRENT
 from authplane.policy.check.request import Request
 from authplane.policy.decide.match_rules import match_source, obstacle
 from authplane.policy.decide.request_case import NOBODY, Identity
@@ -25,18 +24,17 @@ from authplane.policy.identity.tokens.bearer import Bearer, parse_bearer
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl
 from authplane.policy.mcp.base_methods import is_base
 from authplane.policy.mcp.mcp_refusal import McpRefusal
-from authplane.policy.mcp.message_limits import McpLimits
 from authplane.policy.placement.entry_placement import place_base, place_entry
 from authplane.policy.placement.native_requests import build_front
 from authplane.policy.placement.placement_model import Native, Sender, Terms
 from authplane.policy.placement.source_placement import place_source
-from authplane.policy.rules.access_settings import BodyInspection, Settings
+from authplane.policy.rules.access_settings import Settings
 from authplane.policy.rules.rule_model import AllTools, Entry, Everything, Family, Inline, McpGrant, Method, Oidc, Tools
 
 pytestmark = pytest.mark.real
 
 both = pytest.mark.parametrize("envoy", VERSIONS, ids=str)
-TERMS: Final = Terms(body_inspection=BodyInspection.NATIVE)
+TERMS: Final = Terms()
 
 
 def rpc(method: str, *, id_: object = 1, **params: object) -> str:
@@ -114,9 +112,9 @@ FRONTS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "another HTTP method": (("x-http-method-override", "GET"),),
     "another HTTP method with underscores": (("x_http_method_override", "GET"),),
 }
-MEANT: Final = {"a version", "a session", "a long session", "other credentials"}
+MEANT: Final = {"a version", "a session", "a long session", "other credentials", "the method again", "the name again"}
 """What the policy server takes, and Envoy may judge."""
-ASKED_ABOUT: Final = {"the version without sessions", "the name again", "the method again", "an event"}
+ASKED_ABOUT: Final = {"the version without sessions", "an event"}
 """What the policy server may take, and Envoy does not judge."""
 
 
@@ -131,7 +129,7 @@ def conditions(entries: Mapping[str, Entry]) -> list[Condition]:
 
 @pytest.mark.requirement("R32")
 async def test_envoy_grants_what_entries_grant(tmp_path: Path) -> None:
-    front = build_front(CURRENT, McpLimits().body, is_mcp=True, reads_mcp=True)
+    front = build_front(is_mcp=True, reads_mcp=True)
     base = place_base(TERMS, is_mcp=True)
     assert isinstance(base, Native)
     different = []
@@ -155,7 +153,7 @@ async def test_envoy_grants_what_entries_grant(tmp_path: Path) -> None:
 
 @both
 async def test_envoy_judges_no_request_that_the_policy_server_refuses(tmp_path: Path, envoy: Version) -> None:
-    front = build_front(envoy.release, McpLimits().body, is_mcp=True, reads_mcp=True)
+    front = build_front(is_mcp=True, reads_mcp=True)
     found = {}
     async with answering([front], tmp_path, underscores="REJECT_REQUEST", envoy=envoy) as asking:
         for name, headers in FRONTS.items():
@@ -175,7 +173,7 @@ async def test_what_fails_allows_nothing_and_turned_round_neither(tmp_path: Path
 
 
 async def test_the_front_of_a_server_whose_rules_read_no_body_keeps_upgrades_out(tmp_path: Path) -> None:
-    front = build_front(CURRENT, McpLimits().body, is_mcp=True, reads_mcp=False)
+    front = build_front(is_mcp=True, reads_mcp=False)
     async with answering([front], tmp_path) as envoy:
         plain, upgrade = Sent(method="GET", path="/a//b"), Sent(method="GET", headers=(("http2-settings", "a"),))
         assert (await envoy.holds(0, plain), await envoy.holds(0, upgrade)) == (True, False)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 import pytest
+from tests.support.policies.accepted_differences import ACCEPTED_DIFFERENCES
 from tests.support.policies.compiled import compiled
 from tests.support.policies.documents import (
     ADD,
@@ -20,13 +21,11 @@ from tests.support.policies.documents import (
 from tests.support.policies.external_services import SERVICES, asks, external
 from tests.support.policies.names import AGENT, ISSUER, SHOP, THROUGH_EDGE, TO_SHOP
 
+from authplane.cel.envoy.envoy_attributes import METHOD
 from authplane.cel.envoy.request_checks import PRESENT, Equals, Every, Header, Metadata, every
 from authplane.cel.envoy.translate import Condition
-from authplane.core.envoy_releases import CURRENT
 from authplane.policy.attached.attachments import Policies, RequestTarget
-from authplane.policy.mcp.message_limits import McpLimits
-from authplane.policy.placement.accepted_differences import ACCEPTED_DIFFERENCES, Effect
-from authplane.policy.placement.entry_placement import ASKS, CHOSEN, STRICT
+from authplane.policy.placement.entry_placement import ASKS, CHOSEN
 from authplane.policy.placement.native_requests import build_front
 from authplane.policy.placement.placement_model import (
     CallOut,
@@ -38,7 +37,6 @@ from authplane.policy.placement.placement_model import (
 )
 from authplane.policy.placement.placement_plan import (
     ARGUMENTS,
-    BESIDE,
     EXCHANGED,
     SCREENED,
     SEVERAL,
@@ -46,9 +44,8 @@ from authplane.policy.placement.placement_plan import (
     place_chain,
 )
 from authplane.policy.placement.source_placement import NO_KEYS
-from authplane.policy.rules.access_settings import BodyInspection, Composition, Placement
+from authplane.policy.rules.access_settings import Composition, Placement
 
-NATIVE: Final = BodyInspection.NATIVE
 AUTO: Final = Placement.AUTO
 CHOICES: Final = Choices()
 EXPLICIT: Final = "v1alpha1"
@@ -60,7 +57,6 @@ EDGE: Final = "[{kind: Gateway, name: edge}]"
 
 def plan(
     *documents: str,
-    bodies: BodyInspection = NATIVE,
     placement: Placement = AUTO,
     target: RequestTarget = TO_SHOP,
     choices: Choices = CHOICES,
@@ -68,7 +64,7 @@ def plan(
     made: Policies = compiled(BACKEND, *documents).policies
     way = made.chain(target)
     assert way is not None
-    return place_chain(replace(way, body_inspection=bodies, placement=placement), made.settings, choices)
+    return place_chain(replace(way, placement=placement), made.settings, choices)
 
 
 def places(made: Plan) -> list[str]:
@@ -82,57 +78,65 @@ def places(made: Plan) -> list[str]:
 
 
 READS_TO = """[{type: CEL, cel: 'request.mcp.params.to == "a"'}]"""
+READS_ALL = """[{type: CEL, cel: 'size(request.mcp.params) == 1'}]"""
+READS_INSIDE = """[{type: CEL, cel: 'request.mcp.params.to.name == "a"'}]"""
 
 
 class Case(NamedTuple):
     documents: tuple[str, ...]
-    bodies: BodyInspection
     decider: Decider
     want: list[str]
     placement: Placement = AUTO
 
 
 CASES: Final = {
-    "nothing protects the target": Case((), NATIVE, Decider.NOBODY, []),
+    "nothing protects the target": Case((), Decider.NOBODY, []),
     "tools and the base protocol for a workload": Case(
         (policy(rule()),),
-        NATIVE,
         Decider.ENVOY,
         ["default/p/rule-0/0:InlineTools", "default/p/rule-0/base_protocol"],
     ),
-    "bodies are the server's unless it is said": Case(
-        (policy(rule()),),
-        BodyInspection.STRICT,
-        Decider.SERVER,
-        [f"default/p/rule-0/0:InlineTools: {STRICT}", f"default/p/rule-0/base_protocol: {STRICT}"],
-    ),
-    "what reads no body is the server's where others read it": Case(
-        (policy(rule(OIDC, GROUP)),),
-        BodyInspection.STRICT,
-        Decider.SERVER,
-        [f"default/p/rule-0/0:CEL: {BESIDE}", f"default/p/rule-0/base_protocol: {STRICT}"],
+    "a claim": Case(
+        (policy(rule(OIDC, GROUP)),), Decider.ENVOY, ["default/p/rule-0/0:CEL", "default/p/rule-0/base_protocol"]
     ),
     "everything is the server's if that is chosen": Case(
         (policy(rule()),),
-        NATIVE,
         Decider.SERVER,
         [f"default/p/rule-0/0:InlineTools: {CHOSEN}", f"default/p/rule-0/base_protocol: {CHOSEN}"],
         Placement.CALL_OUT,
     ),
-    "a rule that reads arguments beside others": Case(
+    "a rule that reads an argument beside others": Case(
         (policy(f"[{rule()[1:-1]}, {rule(OIDC, READS_TO)[1:-1]}]"),),
-        NATIVE,
+        Decider.ENVOY,
+        [
+            "default/p/rule-0/0:InlineTools",
+            "default/p/rule-0/base_protocol",
+            "default/p/rule-1/0:CEL",
+            "default/p/rule-1/base_protocol",
+        ],
+    ),
+    "a rule that reads all arguments beside others": Case(
+        (policy(f"[{rule()[1:-1]}, {rule(OIDC, READS_ALL)[1:-1]}]"),),
         Decider.SERVER,
         [
             f"default/p/rule-0/0:InlineTools: {ARGUMENTS}",
             f"default/p/rule-0/base_protocol: {ARGUMENTS}",
-            "default/p/rule-1/0:CEL: reads tool arguments",
+            "default/p/rule-1/0:CEL: reads all tool arguments, not one by its name",
             f"default/p/rule-1/base_protocol: {ARGUMENTS}",
+        ],
+    ),
+    "a rule that reads a member of an argument beside others": Case(
+        (policy(f"[{rule()[1:-1]}, {rule(OIDC, READS_INSIDE)[1:-1]}]"),),
+        Decider.BOTH,
+        [
+            "default/p/rule-0/0:InlineTools",
+            "default/p/rule-0/base_protocol",
+            "default/p/rule-1/0:CEL: reads request.mcp.params.to.name, a member of an argument",
+            "default/p/rule-1/base_protocol",
         ],
     ),
     "a loop among native rules": Case(
         (policy(f"[{rule(OIDC, GROUP)[1:-1]}, {rule(OIDC, ANY_A)[1:-1]}]"),),
-        NATIVE,
         Decider.BOTH,
         [
             "default/p/rule-0/0:CEL",
@@ -143,13 +147,11 @@ CASES: Final = {
     ),
     "an external service": Case(
         (SERVICES, policy(rule(SPIFFE, f"[{asks()}]"))),
-        NATIVE,
         Decider.BOTH,
         [f"default/p/rule-0/0:ExternalAuth: {ASKS}", "default/p/rule-0/base_protocol"],
     ),
     "several external services": Case(
         (SERVICES, policy(rule(SPIFFE, f"[{asks()}, {asks('authz2')}]"))),
-        NATIVE,
         Decider.BOTH,
         [
             f"default/p/rule-0/0:ExternalAuth: {SEVERAL}",
@@ -159,7 +161,6 @@ CASES: Final = {
     ),
     "an external service beside tokens, of which it may make others": Case(
         (SERVICES, policy(f"[{rule(OIDC, GROUP)[1:-1]}, {rule(SPIFFE, f'[{asks()}]')[1:-1]}]")),
-        NATIVE,
         Decider.SERVER,
         [
             f"default/p/rule-0/0:CEL: {EXCHANGED}",
@@ -170,7 +171,6 @@ CASES: Final = {
     ),
     "a policy with a mistake is left to the server, which may know how it was before": Case(
         (policy(rule(SPIFFE, "[{type: CEL, cel: {expression: 'nope'}}]")), policy(rule(), name="q")),
-        NATIVE,
         Decider.SERVER,
         [f"default/q/rule-0/0:InlineTools: {UNUSABLE}", f"default/q/rule-0/base_protocol: {UNUSABLE}"],
     ),
@@ -179,7 +179,7 @@ CASES: Final = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_policies_have_a_plan(case: Case) -> None:
-    made = plan(*case.documents, bodies=case.bodies, placement=case.placement)
+    made = plan(*case.documents, placement=case.placement)
     assert (places(made), made.decider) == (case.want, case.decider)
 
 
@@ -221,9 +221,14 @@ def test_a_policy_that_asks_about_requests_leaves_its_target_to_the_server() -> 
     ]
 
 
-def test_only_requests_that_the_mcp_filter_reads_are_judged_by_envoy() -> None:
-    assert plan(policy(rule())).front == build_front(CURRENT, McpLimits().body, is_mcp=True, reads_mcp=True)
-    assert build_front(CURRENT, McpLimits().body, is_mcp=False, reads_mcp=False).always
+def test_only_messages_that_the_reader_calls_plain_are_judged_by_envoy() -> None:
+    assert plan(policy(rule())).front == Condition(check=Metadata(METHOD, (PRESENT,)), reads_mcp=True)
+    assert build_front(is_mcp=False, reads_mcp=False).always
+
+
+def test_the_reader_keeps_the_arguments_that_rules_read() -> None:
+    assert plan(policy(rule(OIDC, READS_TO))).arguments == ("to",)
+    assert plan(policy(rule())).arguments == ()
 
 
 def test_denials_that_name_scopes_or_say_something_need_the_server() -> None:
@@ -270,9 +275,4 @@ def test_an_entry_is_granted_to_its_sender_alone_and_others_are_not_asked_about(
 
 def test_every_known_difference_has_its_reason() -> None:
     assert all(each.what and each.why for each in ACCEPTED_DIFFERENCES)
-    bodies = [each for each in ACCEPTED_DIFFERENCES if each.body]
-    assert bodies
     assert len({each.key for each in ACCEPTED_DIFFERENCES}) == len(ACCEPTED_DIFFERENCES)
-    assert all(
-        each.effect is Effect.WIDER and each.why.startswith("only with bodyInspection: Native") for each in bodies
-    )

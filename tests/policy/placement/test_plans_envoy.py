@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -23,7 +22,6 @@ from authplane.policy.attached.attachments import Policies
 from authplane.policy.identity.tokens.bearer import Bearer, parse_bearer
 from authplane.policy.placement.placement_model import Choices, PlacedPolicy, Plan
 from authplane.policy.placement.placement_plan import place_chain
-from authplane.policy.rules.access_settings import BodyInspection
 
 SETS: Final = 24
 REQUESTS: Final = 8
@@ -143,11 +141,11 @@ async def test_envoy_alone_decides_as_the_engine_does(tmp_path: Path) -> None:
         made = policies(BACKEND, *documents(chance))
         way = made.chain(TO_SHOP)
         assert way is not None
-        plan = place_chain(replace(way, body_inspection=BodyInspection.NATIVE), made.settings, Choices())
+        plan = place_chain(way, made.settings, Choices())
         sets.append(Placed(made, plan, len(needed)))
         needed += conditions(plan)
     found: list[tuple[str, str, Sent, Policies]] = []
-    async with answering(needed, tmp_path) as envoy:
+    async with answering(needed, tmp_path, arguments=["a"]) as envoy:
         for placed in sets:
             asked = [request(chance) for _ in range(REQUESTS)]
             found += [(await ask(envoy, placed, sent), engine(placed, sent), sent, placed.policies) for sent in asked]

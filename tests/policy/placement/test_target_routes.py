@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from tests.support.policies.compiled import policies
-from tests.support.policies.documents import BACKEND, GATEWAY, SPIFFE, policy, rule, settings
+from tests.support.policies.documents import BACKEND, GATEWAY, SPIFFE, policy, rule
 from tests.support.policies.names import EDGE, SHOP, TO_SHOP
 
 from authplane.core.envoy_releases import OLDEST
@@ -15,11 +15,10 @@ from authplane.policy.placement.placement_model import Choices, Decider, Plan
 from authplane.policy.placement.placement_plan import place_chain
 from authplane.policy.placement.plan_cache import Plans
 from authplane.policy.placement.target_routes import TargetRoutes
-from authplane.policy.rules.access_settings import BodyInspection, Composition, Placement
+from authplane.policy.rules.access_settings import Composition, Placement
 from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.sources.document_versions import Library
 
-NATIVE: Final = settings("{bodyInspection: Native}")
 WEB, ADMIN = (RequestTarget(backend=SHOP, gateway=EDGE, section=each) for each in ("web", "admin"))
 SERVICE: Final = RequestTarget(gateway=EDGE, section="web")
 REACHED: Final = dict.fromkeys((WEB, ADMIN, SERVICE))
@@ -48,7 +47,7 @@ def test_what_is_not_there_has_no_ways() -> None:
 
 
 def test_every_target_that_something_leads_to_has_its_plan() -> None:
-    made = policies(NATIVE, BACKEND, GATEWAY, policy(rule()))
+    made = policies(BACKEND, GATEWAY, policy(rule()))
     found = list(TargetRoutes(made, REACHED))
     assert [(each.target, each.plan.decider) for each in found] == [
         (WEB, Decider.ENVOY),
@@ -76,7 +75,7 @@ def test_a_plan_is_made_again_only_if_something_changes_that_it_depends_on() -> 
             library.changed(f"{name}.yaml", text.encode())
         return compiler.compile(library.current().resources).policies
 
-    first = planned(plans, compiled(a=BACKEND, p=policy(rule()), s=NATIVE))
+    first = planned(plans, compiled(a=BACKEND, p=policy(rule())))
     beside = compiled(b=BACKEND.replace("{name: shop}", "{name: other}"))
     assert planned(plans, beside) is first
     chosen = compiled(
@@ -92,9 +91,7 @@ def test_a_plan_is_made_again_only_if_something_changes_that_it_depends_on() -> 
 
 
 def test_a_plan_is_known_again_only_for_a_way_that_is_the_same_in_all_it_depends_on() -> None:
-    made = policies(
-        NATIVE, BACKEND, GATEWAY, policy(rule(authorization="[{type: CEL, cel: 'request.path == \"/a\"'}]"))
-    )
+    made = policies(BACKEND, GATEWAY, policy(rule(authorization="[{type: CEL, cel: 'request.path == \"/a\"'}]")))
     chain = made.chain(WEB)
     assert chain is not None
     plans = Plans()
@@ -105,7 +102,6 @@ def test_a_plan_is_known_again_only_for_a_way_that_is_the_same_in_all_it_depends
         (replace(chain, is_mcp=not chain.is_mcp), made.settings, Choices()),
         (replace(chain, reads_mcp=not chain.reads_mcp), made.settings, Choices()),
         (replace(chain, placement=Placement.CALL_OUT), made.settings, Choices()),
-        (replace(chain, body_inspection=BodyInspection.STRICT), made.settings, Choices()),
         (replace(chain, attachments=chain.attachments[1:]), made.settings, Choices()),
         (chain, replace(made.settings, composition=Composition.ANY), Choices()),
         (chain, made.settings, Choices(envoy=OLDEST)),

@@ -14,6 +14,7 @@ from google.protobuf import json_format
 from tests.support.envoy.releases import INSTALLED, Version
 from tests.support.eventually import START_LIMIT
 from tests.support.issuers.minting import ISSUER, claims, signer
+from tests.support.mcp.lua_reader import lua_filter
 
 from authplane.cel.envoy.translate import Condition
 from authplane.cel.envoy.wire import render_policy
@@ -23,7 +24,6 @@ from authplane.policy.decide.decide import MEANS
 from authplane.policy.decide.request_case import NOBODY, Case, Identity
 from authplane.policy.identity.tokens.frozen_json import freeze
 from authplane.policy.identity.tokens.token_outcome import Verified
-from authplane.policy.placement.native_requests import BODY_METADATA, EXTRACTED
 from authplane.policy.placement.source_placement import header_key
 from authplane.policy.rules.access_settings import Settings
 from authplane.runtime.child_processes import Line
@@ -125,14 +125,22 @@ def bootstrap(
     socket: Path,
     principals: Sequence[rbac_pb2.Principal] = (),
     underscores: str = "ALLOW",
+    arguments: Sequence[str] = (),
 ) -> str:
-    """Return a configuration with a route for each condition."""
+    """Return a configuration with a route for each condition; all of them read these tool arguments."""
+    keeps = {
+        "reader": {
+            "@type": f"{_TYPES}.filters.http.lua.v3.LuaPerRoute",
+            "filter_context": {"arguments": "\n".join(arguments)},
+        }
+    }
     routes = [
         {
             "match": {"prefix": "/", "headers": [{"name": "x-case", "string_match": {"exact": str(number)}}]},
             "direct_response": {"status": 299},
             "typed_per_filter_config": {
-                "rbac": {"@type": f"{_TYPES}.filters.http.rbac.v3.RBACPerRoute", "rbac": rbac(condition, principals)}
+                "rbac": {"@type": f"{_TYPES}.filters.http.rbac.v3.RBACPerRoute", "rbac": rbac(condition, principals)},
+                **(keeps if arguments else {}),
             },
         }
         for number, condition in enumerate(conditions)
@@ -164,15 +172,7 @@ def bootstrap(
                     "rules": [rule],
                 },
             },
-            {
-                "name": "mcp",
-                "typed_config": {
-                    "@type": f"{_TYPES}.filters.http.mcp.v3.Mcp",
-                    "max_request_body_size": 65536,
-                    "parser_config": {"methods": [_told(*each) for each in sorted(EXTRACTED.items())]},
-                },
-            },
-            {"name": "body", "typed_config": _read_again()},
+            {"name": "reader", "typed_config": lua_filter()},
             {"name": "rbac", "typed_config": {"@type": f"{_TYPES}.filters.http.rbac.v3.RBAC", "rules": {}}},
             {"name": "router", "typed_config": {"@type": f"{_TYPES}.filters.http.router.v3.Router"}},
         ],
@@ -185,35 +185,22 @@ def bootstrap(
     return json.dumps({"static_resources": {"listeners": [listener]}})
 
 
-def _told(method: str, paths: tuple[str, ...]) -> dict[str, Any]:
-    return {"method": method, "extraction_rules": [{"path": each} for each in paths]}
-
-
-def _read_again() -> dict[str, Any]:
-    """Return the filter that reads bodies for releases whose mcp filter takes one member for another."""
-    rules = [
-        {
-            "selectors": [{"key": each} for each in path],
-            "on_present": {"metadata_namespace": BODY_METADATA, "key": path[-1]},
-        }
-        for path in (("method",), ("id",), ("params", "name"), ("params", "uri"))
-    ]
-    allowed = {"allow_content_types_regex": {"regex": "application/json.*"}}
-    kind = f"{_TYPES}.filters.http.json_to_metadata.v3.JsonToMetadata"
-    return {"@type": kind, "request_rules": {"rules": rules, **allowed}}
-
-
 async def _ignore(_line: Line) -> None:
     pass
 
 
 @asynccontextmanager
 async def answering(
-    conditions: Sequence[Condition], folder: Path, *, underscores: str = "ALLOW", envoy: Version = INSTALLED
+    conditions: Sequence[Condition],
+    folder: Path,
+    *,
+    underscores: str = "ALLOW",
+    arguments: Sequence[str] = (),
+    envoy: Version = INSTALLED,
 ) -> AsyncGenerator[Asked]:
     """Run Envoy with these conditions, and tell it what to do with headers that have underscores."""
     socket = folder / "s"
-    config = bootstrap(conditions, socket, (), underscores)
+    config = bootstrap(conditions, socket, (), underscores, arguments)
     async with (
         run_envoy(config, sink=_ignore, settings=envoy.settings()) as running,
         httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(uds=str(socket)), timeout=20) as client,

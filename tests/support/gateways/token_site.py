@@ -215,7 +215,7 @@ async def site(root: Path, envoy: Version, *, issuers: int = 1) -> AsyncGenerato
         origin = await stack.enter_async_context(tool_server("shop"))
         mcp = McpGateway(folder=folder, http=free_port(), https=free_port(), origins={"shop": origin})
         documents = [
-            configuration(root, [each.url for each in running], "  bodyInspection: Native"),
+            configuration(root, [each.url for each in running], ""),
             gateway(mcp.http, mcp.https),
             tls_secret("tls", server("localhost")),
             ca_secret("ca"),

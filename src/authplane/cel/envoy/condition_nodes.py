@@ -49,11 +49,6 @@ def matches(operand: Node, pattern: str) -> Node:
     return Call(id=0, at=0, function="matches", target=operand, args=(literal(pattern),))
 
 
-def contains(operand: Node, text: str) -> Node:
-    """Return ``operand.contains(text)``."""
-    return Call(id=0, at=0, function="contains", target=operand, args=(literal(text),))
-
-
 def negated(operand: Node) -> Node:
     """Return ``!operand``."""
     return call("!_", operand)

@@ -9,59 +9,63 @@ from typing import Final
 from authplane.cel.envoy import condition_nodes
 from authplane.cel.envoy.plain_paths import CANONICAL_PATH, IS_CANONICAL
 from authplane.cel.syntax.tree import Node
-from authplane.core.envoy_releases import Release
 
 JWT_METADATA: Final = "envoy.filters.http.jwt_authn"
 TOOLS_CALL: Final = "tools/call"
-RESPONSE: Final = "__jsonrpc_response"
-"""The method that Envoy's mcp filter makes up for a message that has a result."""
+MESSAGE: Final = ("authplane.mcp", "message")
+"""Where the reader inside Envoy writes what a plain MCP message says: metadata namespace and key."""
+METHOD: Final = (*MESSAGE, "method")
+SUBJECT: Final = (*MESSAGE, "subject")
+ID: Final = (*MESSAGE, "id")
+VERSION: Final = (*MESSAGE, "version")
 
 _TRUE: Final = condition_nodes.literal(value=True)
 _QUERY: Final = condition_nodes.name("request.query")
 
 
-def variables(envoy: Release) -> Mapping[str, Node]:
+def variables() -> Mapping[str, Node]:
     """Return what stands for the variables that can be read as a whole."""
+    method = mcp_method()
     return {
         "request.path": CANONICAL_PATH,
         "request.url_path": CANONICAL_PATH,
         **{each: condition_nodes.name(each) for each in ("request.method", "request.host", "request.time")},
         "request.query": condition_nodes.only_if(is_unicode(_QUERY), _QUERY),
-        "request.mcp.method": mcp_method(envoy),
-        "request.mcp.tool_name": condition_nodes.only_if(is_method(envoy, TOOLS_CALL), mcp_param(envoy, "name")),
+        "request.mcp.method": method,
+        "request.mcp.tool_name": condition_nodes.only_if(
+            condition_nodes.equal(method, TOOLS_CALL), _message("subject")
+        ),
     }
 
 
-def presence(envoy: Release, *, knows_method: bool) -> Mapping[str, Node]:
+def presence(*, knows_method: bool) -> Mapping[str, Node]:
     """Return what stands for ``has()`` of those variables.
 
     Without a method there is no ``request.mcp`` to look into, and if an expression reads the tool alone, there is none
     without a tool either: that is an error, not false.
     """
-    is_call = condition_nodes.equal(mcp_method(envoy), TOOLS_CALL)
+    is_call = condition_nodes.equal(mcp_method(), TOOLS_CALL)
     return {
         "request.path": IS_CANONICAL,
         "request.url_path": IS_CANONICAL,
         **dict.fromkeys(("request.method", "request.host", "request.query", "request.time"), _TRUE),
-        "request.mcp.method": condition_nodes.call("_!=_", mcp_method(envoy), condition_nodes.literal("")),
+        "request.mcp.method": condition_nodes.call("_!=_", mcp_method(), condition_nodes.literal("")),
         "request.mcp.tool_name": is_call if knows_method else condition_nodes.only_if(is_call, _TRUE),
     }
 
 
-def mcp_method(envoy: Release) -> Node:
-    """Return the JSON-RPC method that a request calls; an error if it calls none."""
-    method = condition_nodes.member(condition_nodes.METADATA, envoy.mcp_metadata, "method")
-    return condition_nodes.only_if(condition_nodes.call("_!=_", method, condition_nodes.literal(RESPONSE)), method)
+def mcp_method() -> Node:
+    """Return the JSON-RPC method that a plain message calls; an error if there is none."""
+    return _message("method")
 
 
-def is_method(envoy: Release, method: str) -> Node:
-    """Return the condition that a request calls a method; an error if it calls none."""
-    return condition_nodes.equal(condition_nodes.member(condition_nodes.METADATA, envoy.mcp_metadata, "method"), method)
+def mcp_params() -> Node:
+    """Return the arguments of a tool, those that rules read."""
+    return _message("params")
 
 
-def mcp_param(envoy: Release, param: str) -> Node:
-    """Return a parameter that the mcp filter keeps."""
-    return condition_nodes.member(condition_nodes.METADATA, envoy.mcp_metadata, "params", param)
+def _message(member: str) -> Node:
+    return condition_nodes.member(condition_nodes.METADATA, *MESSAGE, member)
 
 
 def claims(key: str) -> Node:

@@ -28,6 +28,7 @@ _WRITTEN: Final = frozenset({
 """What ``string()`` writes in the same way everywhere. Of a double Envoy 1.39 writes six digits."""
 _NAMES: Final = frozenset(each for each in TYPES if "." not in each)
 _HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^`|~_-]+")
+_ARGUMENT: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _DIFFERENT: Final = frozenset({"authorization", "host", "x-envoy-auth-partial-body", "x-forwarded-client-cert"})
 """A filter takes the first away, Envoy has the second under another name, the third is for those it asks, and the last
 is written for its own rules alone: whoever is asked never sees one."""
@@ -56,6 +57,11 @@ def fault_in_header(name: str) -> str:
     if name in _DIFFERENT or not _HEADER.fullmatch(name):
         return f"reads the header {name}, which Envoy's filters see differently"
     return ""
+
+
+def fault_in_argument(name: str) -> str:
+    """Say why the reader inside Envoy does not tell a tool argument, or nothing."""
+    return "" if _ARGUMENT.fullmatch(name) else f"reads the argument {name!r}, whose name is not plain ASCII"
 
 
 def fault_in_call(node: Call, overloads: frozenset[str], envoy: Release) -> str:

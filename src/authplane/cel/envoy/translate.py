@@ -9,8 +9,8 @@ from typing import Final, TypeAlias, assert_never
 
 from authplane.cel.check.program import Program
 from authplane.cel.envoy import condition_nodes
-from authplane.cel.envoy.envoy_attributes import claims, is_unicode, presence, safe_match, variables
-from authplane.cel.envoy.fitness import fault_in_call, fault_in_header, fault_in_leaf, is_too_deep
+from authplane.cel.envoy.envoy_attributes import claims, is_unicode, mcp_params, presence, safe_match, variables
+from authplane.cel.envoy.fitness import fault_in_argument, fault_in_call, fault_in_header, fault_in_leaf, is_too_deep
 from authplane.cel.envoy.request_checks import ALWAYS, Check, every
 from authplane.cel.syntax.read_paths import read_path
 from authplane.cel.syntax.tree import Call, Const, Entries, Has, Ident, Items, Loop, Message, Node, Select, path_of
@@ -20,7 +20,7 @@ from authplane.core.envoy_releases import Release
 from authplane.core.values import dataclass
 
 _UNREAD: Final = {
-    "request.mcp.params": "reads tool arguments",
+    "request.mcp.params": "reads all tool arguments, not one by its name",
     "request.headers": "reads all headers instead of one by name",
     "identity": "reads all claims instead of one by name",
 }
@@ -63,7 +63,7 @@ class Condition:
     concatenation: bool = False
     """It needs ``cel_config.enable_string_concat``."""
     reads_mcp: bool = False
-    """It needs what the mcp filter finds in the body."""
+    """It needs what the reader inside Envoy finds in the body."""
 
     @property
     def expressed(self) -> bool:
@@ -178,7 +178,7 @@ class _Translator:
         if variable is not None and keys:
             return condition_nodes.has(self._path(above), node.field)
         name = ".".join((*above, node.field))
-        tests = presence(self._envoy, knows_method="request.mcp.method" in self._program.variables)
+        tests = presence(knows_method="request.mcp.method" in self._program.variables)
         return tests[name] if name in tests else self.refuse(f"tests whether {name} is present")
 
     def _found(self, path: tuple[str, ...]) -> tuple[Variable | None, tuple[str, ...]]:
@@ -191,6 +191,8 @@ class _Translator:
             return self.refuse(f"reads {'.'.join(path)}")
         if not keys:
             return self._whole(variable.name)
+        if variable.name == "request.mcp.params" and len(keys) > 1:
+            return self.refuse(f"reads {'.'.join(path)}, a member of an argument")
         container = self._map(variable.name, keys[0])
         found = condition_nodes.member(container, *keys)
         if variable.name != "request.headers":
@@ -211,11 +213,12 @@ class _Translator:
 
     def _map(self, variable: str, key: str) -> Node:
         """Return a map of which one key is looked at."""
+        if variable == "request.mcp.params":
+            fault = fault_in_argument(key)
+            return self.refuse(fault) if fault else mcp_params()
         fault = ""
         if variable == "request.headers":
             fault = fault_in_header(key)
-        elif variable != "identity":
-            fault = "reads tool arguments"
         elif isinstance(self._who, Claims) and key in {"scope", "scp"}:
             fault = f"reads identity.{key}, which Envoy splits into single scopes"
         if fault:
@@ -223,7 +226,7 @@ class _Translator:
         return self._identity() if variable == "identity" else condition_nodes.name(variable)
 
     def _whole(self, variable: str) -> Node:
-        known = variables(self._envoy)
+        known = variables()
         if variable in known:
             return known[variable]
         if variable == "identity" and not isinstance(self._who, Claims):

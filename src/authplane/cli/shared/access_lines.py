@@ -21,18 +21,9 @@ _WORDS: Final = {
     "unprotected": "[yellow]unprotected[/]",
 }
 """What authorized a granted request, by the route's authorization in the access log."""
-_NOT_MCP: Final = {
-    "mcp_reject_no_mcp": "method, Content-Type or Accept is not valid in MCP",
-    "mcp_parse_error": "body is too large or not JSON",
-    "mcp_body_too_large": "body is too large",
-    "mcp_not_jsonrpc": "body is not a single JSON-RPC message",
-    "mcp_duplicate_keys": "body has duplicate keys",
-}
-"""Why Envoy's MCP filter rejects a request, by the response detail in the access log."""
 _DECIDED: Final = "enforced_effective_policy_id"
 _ONE_OF_SEVERAL: Final = "shadow_effective_policy_id"
 _UNAUTHENTICATED: Final = 401
-_TOO_LARGE: Final = 413
 
 
 def is_access(record: Mapping[str, Any]) -> bool:
@@ -119,11 +110,10 @@ def _refused(record: Mapping[str, Any], details: str) -> str:
         return f"[red]denied[/] by the authorization service{_not_envoys(record)}"
     if details.startswith("rbac_access_denied"):
         return f"[red]denied[/] by Envoy: {escape(_unmoved(record))}"
-    if details == "direct_response" and record.get("status") == _TOO_LARGE:
-        return "[red]rejected[/] by Envoy before any policy: body is larger than maxRequestBody"
-    if details.startswith(("jwt_authn_", "mcp_")):
-        words = ", ".join(filter(None, (details, _NOT_MCP.get(details))))
-        return f"[red]rejected[/] by Envoy before any policy: {escape(words)}"
+    if details == "request_payload_too_large":
+        return "[red]rejected[/] by Envoy before any policy: body is too large"
+    if details.startswith("jwt_authn_"):
+        return f"[red]rejected[/] by Envoy before any policy: {escape(details)}"
     return ""
 
 

@@ -9,15 +9,13 @@ from authplane.core.envoy_releases import CURRENT, Release, known_release
 from authplane.core.names import Ref
 from authplane.core.values import dataclass
 from authplane.policy.attached.attachments import Attachment, Policies, PolicyChain, RequestTarget
-from authplane.policy.placement.accepted_differences import ACCEPTED_DIFFERENCES
 from authplane.policy.placement.placement_model import CallOut, Decider, PlacedPolicy, Plan
-from authplane.policy.placement.placement_plan import OLD
 from authplane.policy.placement.source_placement import SKEW, TWO_NAMES
 from authplane.policy.placement.target_routes import UNTOLD, TargetRoute, TargetRoutes
-from authplane.policy.rules.access_settings import BodyInspection, Placement
+from authplane.policy.rules.access_settings import Placement
 from authplane.policy.rules.policy_targets import BACKENDS, PolicyTarget
 from authplane.policy.rules.rule_model import Policy, Screen, Unusable
-from authplane.policy.rules.target_choices import BODY_INSPECTION, PLACEMENT, Chosen
+from authplane.policy.rules.target_choices import PLACEMENT
 
 UNREACHED: Final = "no served route reaches this target"
 EVALUATED: Final = "evaluated, not enforced (mode: Shadow)"
@@ -58,13 +56,10 @@ class Explained:
     """The Backend; empty if the route forwards to a Service."""
     decider: Decider
     placement: Placement
-    body_inspection: BodyInspection
     policies: tuple[ExplainedPolicy, ...]
     note: str
     advice: tuple[str, ...]
     """Changes that make more rules native."""
-    trusts_parser: bool
-    """Envoy reads bodies and relies on the backend's JSON parser for some of them."""
 
 
 def explain(generation: Generation, envoy: Release = CURRENT) -> tuple[Explained, ...]:
@@ -89,17 +84,14 @@ def _others(reached: Iterable[TargetRoute], policies: Policies, passages: Target
 
 def _explained(passage: TargetRoute, policies: Policies, passages: TargetRoutes, *, reached: bool = True) -> Explained:
     target, chain, plan = passage.target, passage.chain, passage.plan
-    native = plan.decider in {Decider.ENVOY, Decider.BOTH} and not policies.closed
     return Explained(
         gateway=_place(target),
         backend="" if target.backend is None else str(target.backend),
         decider=_decider(passage, policies),
         placement=chain.placement,
-        body_inspection=chain.body_inspection,
         policies=(*(_policy(each, chain) for each in _policies(plan)), *_shadows(passage, passages)),
         note=_note(passage, policies, reached=reached),
         advice=() if policies.closed else tuple(_advice(passage, passages)),
-        trusts_parser=native and plan.front.reads_mcp and chain.body_inspection is BodyInspection.NATIVE,
     )
 
 
@@ -169,49 +161,26 @@ def _policy_note(placed: PlacedPolicy, chain: PolicyChain) -> str:
 _FOR_REASONS: Final = {
     TWO_NAMES: "write issuerUrl with https:// in the policy",
     SKEW: "set the issuer's clockSkew in AuthplaneConfiguration to whole seconds, at least 2s",
-    OLD: "use Envoy 1.39 or later",
     UNTOLD: "use Envoy 1.39 or later",
 }
-_CHANGES: Final = (
-    Chosen(placement=Placement.AUTO),
-    Chosen(body_inspection=BodyInspection.NATIVE),
-    Chosen(placement=Placement.AUTO, body_inspection=BodyInspection.NATIVE),
-)
-"""Alternative settings, the smallest change first."""
 
 
 def _advice(passage: TargetRoute, passages: TargetRoutes) -> Iterator[str]:
-    change = next((each for each in _CHANGES if _helps(each, passage, passages)), None)
-    if change is not None and change.placement is not None:
+    if _helps(passage, passages):
         strict = [attachment for attachment in passage.chain.attachments if attachment.placement is Placement.CALL_OUT]
         yield _less_strict(f"{PLACEMENT}: {Placement.AUTO}", strict, passage)
-    if change is not None and change.body_inspection is not None:
-        strict = [
-            attachment
-            for attachment in passage.chain.attachments
-            if attachment.body_inspection is BodyInspection.STRICT
-        ]
-        written = _less_strict(f"{BODY_INSPECTION}: {BodyInspection.NATIVE}", strict, passage)
-        yield f"{written}, if the backend's JSON parser is strict"
     asked = [each.place for placed in _policies(passage.plan) for each in placed.asked]
     reasons = dict.fromkeys(each.reason for each in asked if isinstance(each, CallOut))
     yield from dict.fromkeys(_FOR_REASONS[each] for each in reasons if each in _FOR_REASONS)
 
 
-def _helps(change: Chosen, passage: TargetRoute, passages: TargetRoutes) -> bool:
-    """Tell whether Envoy would decide more entries with a less strict setting."""
-    other = _changed(passage.chain, change)
-    return _natives(passages.plan(passage.target, other)) > _natives(passage.plan)
+def _helps(passage: TargetRoute, passages: TargetRoutes) -> bool:
+    """Tell whether Envoy would decide more if it were allowed to."""
+    return _natives(passages.plan(passage.target, _changed(passage.chain))) > _natives(passage.plan)
 
 
-def _changed(chain: PolicyChain, change: Chosen) -> PolicyChain:
-    """Return a chain with other settings; Envoy does not read bodies for shadow policies alone."""
-    return replace(
-        chain,
-        placement=change.placement or chain.placement,
-        body_inspection=change.body_inspection or chain.body_inspection,
-        shadows=tuple(each if each.reads_mcp > chain.reads_mcp else _changed(each, change) for each in chain.shadows),
-    )
+def _changed(chain: PolicyChain) -> PolicyChain:
+    return replace(chain, placement=Placement.AUTO, shadows=tuple(map(_changed, chain.shadows)))
 
 
 def _natives(plan: Plan) -> int:
@@ -235,13 +204,9 @@ def _less_strict(wanted: str, strict: Sequence[Attachment], passage: TargetRoute
 def explanation_record(found: Iterable[Explained], envoy: Release) -> dict[str, Any]:
     """Return what ``authplane explain -o json`` prints."""
     targets = list(found)
-    trusting = any(each.trusts_parser for each in targets)
     return {
         "envoy": str(envoy),
         "targets": [_target_record(each) for each in targets],
-        "leftToBackends": [
-            {"what": each.what, "why": each.why} for each in ACCEPTED_DIFFERENCES if each.body and trusting
-        ],
     }
 
 
@@ -251,7 +216,6 @@ def _target_record(found: Explained) -> dict[str, Any]:
         "backend": found.backend,
         "decider": found.decider.value,
         "placement": found.placement.value,
-        "bodyInspection": found.body_inspection.value,
         "note": found.note,
         "policies": [
             {
@@ -269,6 +233,5 @@ def _target_record(found: Explained) -> dict[str, Any]:
             }
             for policy in found.policies
         ],
-        "leavesBodiesToBackend": found.trusts_parser,
         "advice": list(found.advice),
     }

@@ -14,7 +14,7 @@ from authplane.policy.identity.tokens.issuer import Issuer
 from authplane.policy.identity.trusted import Trusted
 from authplane.policy.identity.workload_identity.spiffe import SpiffeId, parse_spiffe_id
 from authplane.policy.mcp.base_methods import BaseMode
-from authplane.policy.rules.access_settings import BodyInspection, Placement, Settings
+from authplane.policy.rules.access_settings import Placement, Settings
 from authplane.policy.rules.policy_targets import BACKENDS, PolicyTarget
 from authplane.policy.rules.rule_model import (
     Account,
@@ -62,7 +62,6 @@ class Attachment:
     """The target, if it is a backend, is an MCP server; otherwise it is a gRPC server."""
     placement: Placement | None = None
     """What the target chooses itself, if it does."""
-    body_inspection: BodyInspection | None = None
 
 
 def build_attachment(
@@ -89,7 +88,6 @@ def build_attachment(
         accounts=any(isinstance(rule.source, Account) for rule in rules),
         mcp=mcp,
         placement=chosen.placement,
-        body_inspection=chosen.body_inspection,
     )
 
 
@@ -173,8 +171,6 @@ class PolicyChain:
     """What alone of the sender decides here, if besides it only the tool or the method does; else None."""
     placement: Placement = Placement.AUTO
     """Who may decide: of what the targets on the way choose, the stricter."""
-    body_inspection: BodyInspection = BodyInspection.STRICT
-    """Who reads bodies: of what the targets on the way choose, the stricter."""
     arguments: Members = NOTHING
     """What rules read of the arguments of calls."""
     shadows: tuple["PolicyChain", ...] = ()
@@ -238,14 +234,7 @@ class Policies:
             proof=proof_of(policy for attachment in attachments for policy in attachment.policies)
             if is_mcp and reads_mcp
             else None,
-            placement=pick_strictest(
-                (attachment.placement for attachment in attachments), Placement.CALL_OUT, self.settings.placement
-            ),
-            body_inspection=pick_strictest(
-                (attachment.body_inspection for attachment in attachments),
-                BodyInspection.STRICT,
-                self.settings.body_inspection,
-            ),
+            placement=pick_strictest((each.placement for each in attachments), self.settings.placement),
             arguments=join_members(attachment.arguments for attachment in attachments),
         )
         shadows = tuple(
@@ -260,11 +249,8 @@ NO_POLICIES: Final = Policies(closed="the policies are not loaded yet")
 
 def _alone(policy: AnyPolicy, attachment: Attachment, chain: PolicyChain) -> PolicyChain:
     """Return a chain with one policy alone, in the place that its attachment has in another chain."""
-    chosen = Chosen(placement=attachment.placement, body_inspection=attachment.body_inspection)
+    chosen = Chosen(placement=attachment.placement)
     alone = build_attachment(attachment.aim, (policy,), mcp=attachment.mcp, chosen=chosen)
-    # A proxy that reads bodies refuses those that it cannot read: it may do so only where something that is enforced
-    # asks for it.
-    strict = alone.reads_mcp and not chain.reads_mcp
     return replace(
         chain,
         attachments=(alone,),
@@ -273,7 +259,6 @@ def _alone(policy: AnyPolicy, attachment: Attachment, chain: PolicyChain) -> Pol
         reads_mcp=alone.reads_mcp,
         proof=None,
         arguments=alone.arguments,
-        body_inspection=BodyInspection.STRICT if strict else chain.body_inspection,
         memory=Memory(),
     )
 

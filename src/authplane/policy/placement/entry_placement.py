@@ -1,12 +1,13 @@
 """What an entry of a rule grants, as a condition of Envoy's."""
 
 import re
+from collections.abc import Mapping
 from itertools import product
 from typing import Final, assert_never
 
 from authplane.cel.check.regex_patterns import LONGEST, pattern_size
 from authplane.cel.envoy import condition_nodes
-from authplane.cel.envoy.envoy_attributes import TOOLS_CALL
+from authplane.cel.envoy.envoy_attributes import ID, METHOD, SUBJECT, TOOLS_CALL, VERSION
 from authplane.cel.envoy.fitness import LARGEST_PATTERN, fault_in_header
 from authplane.cel.envoy.plain_paths import CANONICAL_CHECK
 from authplane.cel.envoy.request_checks import (
@@ -28,11 +29,10 @@ from authplane.cel.envoy.request_checks import (
 from authplane.cel.envoy.shortcuts import shorten
 from authplane.cel.envoy.translate import Condition, Who, translate
 from authplane.cel.syntax.tree import Node
-from authplane.core.envoy_releases import Release
 from authplane.policy.mcp.base_methods import BASE, UPSTREAM_BASE, BaseMethods
 from authplane.policy.mcp.mcp_versions import ProtocolVersion
 from authplane.policy.placement.placement_model import CallOut, Native, Place, Terms
-from authplane.policy.rules.access_settings import BodyInspection, Placement
+from authplane.policy.rules.access_settings import Placement
 from authplane.policy.rules.rule_model import (
     AllTools,
     Asked,
@@ -47,23 +47,13 @@ from authplane.policy.rules.rule_model import (
     reads_mcp,
 )
 
-STRICT: Final = "reads the body, and bodyInspection is Strict"
 CHOSEN: Final = "has placement CallOut"
 ASKS: Final = "calls an external service"
 NO_MCP: Final = "matches MCP, and the target is not an MCP server"
-SUBJECTS: Final = "matches a parameter that Envoy's mcp filter does not export"
 LARGE_HOST: Final = "names a host whose regular expression is larger than Envoy accepts"
 MANY_HYPHENS: Final = "names a header with too many hyphens, each of which can be an underscore"
 COMMA: Final = "matches a header value with a comma, which also joins several values"
 
-_SUBJECTS: Final = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "resources/subscribe": "uri",
-    "resources/unsubscribe": "uri",
-}
-"""The parameters that the mcp filter keeps in every release."""
 _MOST_HYPHENS: Final = 3
 
 
@@ -75,9 +65,9 @@ def place_entry(entry: Entry, who: Who, terms: Terms, *, is_mcp: bool) -> Place:
     match entry:
         case Tools() | AllTools():
             granted = Method(TOOLS_CALL, entry.names if isinstance(entry, Tools) else None)
-            return Native(Condition(check=_called(terms.envoy, granted), reads_mcp=True))
+            return Native(Condition(check=_called(granted), reads_mcp=True))
         case Inline():
-            return _inline(entry, terms.envoy)
+            return _inline(entry)
         case Expression(program=program):
             made = translate(program, who, terms.envoy)
             return Native(shorten(made)) if isinstance(made, Condition) else CallOut(", ".join(made))
@@ -93,27 +83,18 @@ def place_base(terms: Terms, *, is_mcp: bool) -> Place:
     """Say where the base protocol is granted; what is no call of a method is the policy server's anyway."""
     if not is_mcp:
         return CallOut(NO_MCP)
-    obstacle = _body_obstacle(terms)
-    if obstacle:
-        return CallOut(obstacle)
-    return Native(Condition(check=_base(terms.envoy, BASE[ProtocolVersion.V2025_11_25]), reads_mcp=True))
+    if terms.placement is Placement.CALL_OUT:
+        return CallOut(CHOSEN)
+    return Native(Condition(check=_base(BASE), reads_mcp=True))
 
 
 def _obstacle(entry: Entry, terms: Terms, *, is_mcp: bool) -> str:
     if terms.placement is Placement.CALL_OUT:
         return CHOSEN
-    if not reads_mcp(entry):
-        return ""
-    return _body_obstacle(terms) if is_mcp else NO_MCP
+    return NO_MCP if reads_mcp(entry) and not is_mcp else ""
 
 
-def _body_obstacle(terms: Terms) -> str:
-    if terms.placement is Placement.CALL_OUT:
-        return CHOSEN
-    return STRICT if terms.body_inspection is BodyInspection.STRICT else ""
-
-
-def _inline(entry: Inline, envoy: Release) -> Place:
+def _inline(entry: Inline) -> Place:
     obstacle = _inline_obstacle(entry)
     if obstacle:
         return CallOut(obstacle)
@@ -127,7 +108,7 @@ def _inline(entry: Inline, envoy: Release) -> Place:
     if entry.paths:
         checks += [CANONICAL_CHECK, some(map(_path, entry.paths))]
     if entry.mcp is not None:
-        checks.append(_mcp(entry.mcp, envoy))
+        checks.append(_mcp(entry.mcp))
     headers = condition_nodes.every(_header(name, value) for name, value in entry.headers)
     return Native(Condition(check=every(checks), tree=headers, reads_mcp=entry.mcp is not None))
 
@@ -143,11 +124,7 @@ def _inline_obstacle(entry: Inline) -> str:
     for host in entry.hosts:
         if len(_host(host)) > LONGEST or pattern_size(_host(host)) > LARGEST_PATTERN:
             return LARGE_HOST
-    methods = () if entry.mcp is None else entry.mcp.methods
-    untold = any(
-        isinstance(each, Method) and each.subjects is not None and each.name not in _SUBJECTS for each in methods
-    )
-    return SUBJECTS if untold else ""
+    return ""
 
 
 def _host(host: str) -> str:
@@ -175,29 +152,34 @@ def _header(name: str, value: str) -> Node:
     return condition_nodes.every((condition_nodes.equal(condition_nodes.member(headers, name), value), *odd))
 
 
-def _mcp(grant: McpGrant, envoy: Release) -> Check:
-    base = [_base(envoy, UPSTREAM_BASE[ProtocolVersion.V2025_11_25])] if grant.base else []
-    return some((*base, *(_called(envoy, each) for each in grant.methods)))
+def _mcp(grant: McpGrant) -> Check:
+    base = [_base(UPSTREAM_BASE)] if grant.base else []
+    return some((*base, *map(_called, grant.methods)))
 
 
-def _called(envoy: Release, method: Method | Family) -> Check:
-    called = (envoy.mcp_metadata, "method")
+def _called(method: Method | Family) -> Check:
     match method:
         case Family(prefix):
-            return Metadata(called, (Begins(prefix),))
+            return Metadata(METHOD, (Begins(prefix),))
         case Method(name, None):
-            return Metadata(called, (Equals(name),))
+            return Metadata(METHOD, (Equals(name),))
         case Method(name, subjects):
-            about = equals_one((envoy.mcp_metadata, "params", _SUBJECTS[name]), subjects or ())
-            return every((Metadata(called, (Equals(name),)), about))
+            return every((Metadata(METHOD, (Equals(name),)), equals_one(SUBJECT, subjects or ())))
         case _:
             assert_never(method)
 
 
-def _base(envoy: Release, base: BaseMethods) -> Check:
-    method = (envoy.mcp_metadata, "method")
+def _base(table: Mapping[ProtocolVersion, BaseMethods]) -> Check:
+    """Return what holds for the base protocol of the version that a message speaks."""
+    alike: dict[BaseMethods, list[str]] = {}
+    for version, base in table.items():
+        alike.setdefault(base, []).append(version.value)
+    return some(every((equals_one(VERSION, versions), _base_of(base))) for base, versions in alike.items())
+
+
+def _base_of(base: BaseMethods) -> Check:
     # What has an id is a request, whatever it is called.
-    unanswered = Not(Metadata((envoy.mcp_metadata, "id"), (PRESENT,)))
-    notice = every((equals_one(method, base.notifications), unanswered))
-    requests = Metadata(method, (*map(Equals, sorted(base.requests)), *map(Begins, base.families)))
+    unanswered = Not(Metadata(ID, (PRESENT,)))
+    notice = every((equals_one(METHOD, base.notifications), unanswered))
+    requests = Metadata(METHOD, (*map(Equals, sorted(base.requests)), *map(Begins, base.families)))
     return some((requests, notice))

@@ -6,8 +6,7 @@ from authplane.policy.attached.attachments import Attachment, Policies, rules_of
 from authplane.policy.identity.tokens.issuer import Issuer
 from authplane.policy.placement.placement_model import Sender
 from authplane.policy.placement.source_placement import place_source
-from authplane.policy.rules.access_settings import BodyInspection, Placement, Settings
-from authplane.policy.rules.policy_targets import BACKENDS
+from authplane.policy.rules.access_settings import Placement, Settings
 from authplane.policy.rules.rule_model import Oidc, Screen
 
 
@@ -34,11 +33,7 @@ def _is_left_to_the_server(attachment: Attachment, settings: Settings) -> bool:
     """Tell whether nothing is native in any chain that has an attachment."""
     if (attachment.placement or settings.placement) is Placement.CALL_OUT:
         return True
-    if any(isinstance(policy, Screen) for policy in attachment.policies):
-        return True
-    strict = (attachment.body_inspection or settings.body_inspection) is BodyInspection.STRICT
-    # Before a Gateway's other backends, the rules that read MCP do not keep the others from being native.
-    return strict and attachment.reads_mcp and attachment.mcp and attachment.aim.ref.kind in BACKENDS
+    return any(isinstance(policy, Screen) for policy in attachment.policies)
 
 
 def _sources(attachment: Attachment) -> Iterator[Oidc]:

@@ -8,7 +8,7 @@ from authplane.cel.envoy.translate import NOBODY, Condition, Who
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.core.names import Ref
 from authplane.core.values import dataclass
-from authplane.policy.rules.access_settings import BodyInspection, Composition, Placement
+from authplane.policy.rules.access_settings import Composition, Placement
 from authplane.policy.rules.rule_model import Oidc, Source
 
 NO_IDS: Final[frozenset[str]] = frozenset()
@@ -27,14 +27,9 @@ class Choices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The settings chosen for a target, and the release of its Envoy.
-
-    By default everything before a target whose rules read MCP is the policy server's. Elsewhere Envoy allows no more
-    than the engine, but for those of `RESIDUES` that are wider and are not about bodies.
-    """
+    """The settings chosen for a target, and the release of its Envoy."""
 
     placement: Placement = Placement.AUTO
-    body_inspection: BodyInspection = BodyInspection.STRICT
     envoy: Release = CURRENT
 
 
@@ -165,7 +160,7 @@ class Decider(StrEnum):
     NOBODY = "Nobody"
     """No policy protects it."""
     ENVOY = "Envoy"
-    """Envoy alone; `Plan.front`, `Plan.odd_id` and `Plan.worded` say when the server is asked all the same."""
+    """Envoy alone; `Plan.front` and `Plan.worded` say when the server is asked all the same."""
     BOTH = "Envoy and policy server"
     """Envoy calls out only for requests that it does not grant itself and that the server could grant."""
     SERVER = "Policy server"
@@ -187,9 +182,8 @@ class Plan:
     decider: Decider
     front: Condition
     """The same for all targets whose rules read MCP; its expression never fails."""
-    odd_id: Condition | None = None
-    """Holds for messages whose id Envoy cannot repeat in a denial: those that it does not grant, the server denies.
-    None if Envoy reads no messages."""
+    arguments: tuple[str, ...] = ()
+    """The tool arguments that rules read, sorted: the reader inside Envoy keeps them."""
     worded: bool = False
     """Some denial says more than Envoy knows: which scopes are missing, what the rule's author has to say, the id of an
     MCP message that Envoy does not read, or that the sender's rule grants nothing. Whatever Envoy does not grant is

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 
+from authplane.cel.envoy.fitness import fault_in_argument
 from authplane.policy.attached.attachments import Attachment, PolicyChain, rules_of
 from authplane.policy.decide.evaluate_rules import BASE
 from authplane.policy.mcp.base_methods import BaseMode
 from authplane.policy.placement.entry_placement import ASKS, CHOSEN, place_base, place_entry
-from authplane.policy.placement.native_requests import build_front, has_odd_id
+from authplane.policy.placement.native_requests import build_front
 from authplane.policy.placement.placement_model import (
     CallOut,
     Choices,
@@ -22,7 +23,7 @@ from authplane.policy.placement.placement_model import (
     Terms,
 )
 from authplane.policy.placement.source_placement import ANYBODY, place_source
-from authplane.policy.rules.access_settings import BodyInspection, Placement, Settings
+from authplane.policy.rules.access_settings import Placement, Settings
 from authplane.policy.rules.rule_model import (
     AnyPolicy,
     AnySource,
@@ -39,21 +40,14 @@ from authplane.policy.rules.rule_model import (
 SEVERAL: Final = "calls one of several external services"
 UNUSABLE: Final = "shares the target with an invalid policy, whose last good version may still apply"
 SCREENED: Final = "shares the target with a policy that calls an external service"
-BESIDE: Final = "shares the target with rules that read the body, and bodyInspection is Strict"
 EXCHANGED: Final = "shares the target with an external service that may replace the client's token"
-ARGUMENTS: Final = (
-    "shares the target with rules that read tool arguments, where only the policy server finds lookalikes"
-)
-OLD: Final = "shares the target with rules that read the body, which this Envoy release reads only in part"
+ARGUMENTS: Final = "shares the target with a rule that reads all tool arguments"
 SHADOWED: Final = "shares the target with a shadow policy that only the policy server can evaluate"
 _EVERYBODY: Final = Rule(name="", source=AnySource())
 
 
 def place_chain(chain: PolicyChain, settings: Settings, choices: Choices) -> Plan:
-    """Say who enforces what before a target, and why; the whole never allows what the policy engine denies.
-
-    What Envoy and the engine are known to see differently is in `RESIDUES`.
-    """
+    """Say who enforces what before a target, and why; the whole never allows what the policy engine denies."""
     placer = _Placer(chain, settings, choices)
     attachments = tuple(
         PlacedAttachment(policies=tuple(map(placer.policy, attachment.policies)), composition=settings.composition)
@@ -64,8 +58,8 @@ def place_chain(chain: PolicyChain, settings: Settings, choices: Choices) -> Pla
     return Plan(
         attachments=attachments,
         decider=_decider(chain, attachments),
-        front=build_front(choices.envoy, settings.limits.body, is_mcp=chain.is_mcp, reads_mcp=chain.reads_mcp),
-        odd_id=has_odd_id(choices.envoy) if chain.is_mcp and chain.reads_mcp else None,
+        front=build_front(is_mcp=chain.is_mcp, reads_mcp=chain.reads_mcp),
+        arguments=tuple(sorted(chain.arguments.named)),
         worded=_is_worded(rules) or (chain.is_mcp and not chain.reads_mcp),
     )
 
@@ -77,7 +71,7 @@ class _Placer:
         self._way = chain
         self._settings = settings
         self._keys = choices.keys
-        self._terms = Terms(placement=chain.placement, body_inspection=chain.body_inspection, envoy=choices.envoy)
+        self._terms = Terms(placement=chain.placement, envoy=choices.envoy)
         self._asks = SEVERAL if len(set(_destinations(chain.attachments))) > 1 else ASKS
         self._general = self._obstacle(choices)
 
@@ -102,13 +96,11 @@ class _Placer:
 
     def _unread(self) -> str:
         """Say why Envoy may not read the bodies of MCP requests, if it would have to."""
-        if not (self._way.reads_mcp and self._way.is_mcp):
-            return ""
-        if self._way.body_inspection is BodyInspection.STRICT:
-            return BESIDE
-        if not self._terms.envoy.rejects_duplicate_keys:
-            return OLD
-        return ARGUMENTS if self._way.arguments else ""
+        reads = self._way.reads_mcp and self._way.is_mcp
+        arguments = self._way.arguments
+        return (
+            ARGUMENTS if reads and (arguments.whole is not None or any(map(fault_in_argument, arguments.named))) else ""
+        )
 
     def policy(self, policy: AnyPolicy) -> PlacedPolicy:
         match policy:

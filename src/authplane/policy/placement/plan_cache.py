@@ -23,6 +23,6 @@ class Plans:
         )
         policies = (each for attachment in attachments for each in attachment.policies)
         counts = (len(chain.attachments), *(len(attachment.policies) for attachment in attachments))
-        chosen = (chain.placement, chain.body_inspection, choices)
+        chosen = (chain.placement, choices)
         key = (Same(settings, *policies), counts, chain.guarded, chain.is_mcp, chain.reads_mcp, chosen)
         return self._held.ensure(key, partial(place_chain, chain, settings, choices))

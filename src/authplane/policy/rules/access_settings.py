@@ -51,13 +51,8 @@ class Placement(StrEnum):
     """The policy server, always."""
 
 
-class BodyInspection(StrEnum):
-    """Who reads the bodies of MCP requests."""
-
-    STRICT = "Strict"
-    """The policy server: what two readers could read differently is denied."""
-    NATIVE = "Native"
-    """Envoy's mcp filter. It takes some bodies that the policy server denies: see ``policy.placement``."""
+NO_BODY_INSPECTION: Final = "This has no effect: Envoy reads MCP messages as strictly as the policy server. Remove it."
+"""About a setting of earlier versions, which chose between strict and native."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +97,7 @@ class Settings:
     strict: bool = False
     ask_seconds: float = 5.0
     placement: Placement = Placement.AUTO
-    """Holds for targets that choose nothing themselves; so does ``body_inspection``."""
-    body_inspection: BodyInspection = BodyInspection.STRICT
+    """Applies to targets that choose nothing themselves."""
 
 
 def read_settings(resources: Resources, options: Options, problems: Problems) -> Settings | None:
@@ -116,6 +110,9 @@ def read_settings(resources: Resources, options: Options, problems: Problems) ->
         return None
     configuration = resources.configuration
     spec: PolicySettings = PolicySettings() if configuration is None else configuration.spec
+    if spec.body_inspection:
+        with problems.at("spec", "bodyInspection"):
+            problems.warn("FieldObsolete", NO_BODY_INSPECTION)
     before = problems.error_count
     issuers, workloads = _issuers(spec.issuers, resources, options, problems)
     settings = Settings(
@@ -129,7 +126,6 @@ def read_settings(resources: Resources, options: Options, problems: Problems) ->
         strict=spec.strict,
         ask_seconds=options.ask_seconds,
         placement=Placement(spec.placement),
-        body_inspection=BodyInspection(spec.body_inspection),
     )
     return settings if problems.error_count == before else None
 

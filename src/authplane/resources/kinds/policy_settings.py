@@ -63,5 +63,5 @@ class PolicySettings:
     strict: bool = False
     placement: Annotated[str, OneOf(("Auto", "CallOut"))] = "Auto"
     """Default placement: native where Envoy can decide, or always by the policy server."""
-    body_inspection: Annotated[str, OneOf(("Strict", "Native"))] = "Strict"
-    """Who reads the bodies of MCP requests by default: the policy server, or Envoy."""
+    body_inspection: Annotated[str, OneOf(("Strict", "Native", ""))] = ""
+    """Has no effect any more: Envoy reads MCP messages as strictly as the policy server."""

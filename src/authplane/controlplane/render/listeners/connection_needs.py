@@ -137,10 +137,10 @@ def _natives(enforced: Sequence[Enforced], envoy: Release | None) -> Natives | N
 
 
 def _held(services: Iterable[AuthorizationService], natives: Natives | None) -> int:
-    """Return how many bytes wait for a check that goes without the rest of the body, or to be read again.
+    """Return how many bytes wait for a check that goes without the rest of the body, or for the reader of messages.
 
     Where the whole body goes along, Envoy makes the room for it by itself.
     """
     bodies = [each.body for each in services if each.body is not None and each.body.partial]
-    twice = [natives.most_bytes] if natives is not None and natives.reads_twice else []
-    return max((*(each.most_bytes for each in bodies), *twice), default=0)
+    read = [natives.most_bytes] if natives is not None and natives.reads_mcp else []
+    return max((*(each.most_bytes for each in bodies), *read), default=0)

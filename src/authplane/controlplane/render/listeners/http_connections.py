@@ -64,8 +64,8 @@ def connection_manager(
     if chain.natives is not None:
         _decide_natively(manager, chain.natives)
     if chain.mcp:
-        reader = chain.natives.envoy if chain.natives is not None and chain.natives.reads_mcp else None
-        manager.local_reply_config.mappers.extend(mcp_refusals(reader))
+        reads_mcp = chain.natives is not None and chain.natives.reads_mcp
+        manager.local_reply_config.mappers.extend(mcp_refusals(reads_mcp=reads_mcp))
     if forwarded is not None:
         # What a client says of its certificate by itself is removed, here and, by default, everywhere else.
         manager.forward_client_cert_details = _HCM.ForwardClientCertDetails.SANITIZE_SET
@@ -83,9 +83,7 @@ def _with_limit(connections: ConnectionSettings, chain: Chain) -> ConnectionSett
 
 def _decide_natively(manager: hcm_pb2.HttpConnectionManager, natives: Natives) -> None:
     """Add what Envoy's own decisions need: words for those it denies, and limits that the policy server has too."""
-    manager.local_reply_config.CopyFrom(
-        local_replies(natives.envoy, natives.denial_format, tokens=bool(natives.tokens))
-    )
+    manager.local_reply_config.CopyFrom(local_replies(natives.denial_format, tokens=natives.wants_tokens))
     manager.max_request_headers_kb.value = _LARGEST_HEADERS
     if natives.certificates:
         # Rules look at all names in a certificate, and Envoy shows them in a header alone. Routes remove it.

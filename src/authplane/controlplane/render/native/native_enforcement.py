@@ -48,6 +48,8 @@ class Placed:
     wants_tokens: bool
     """Whoever shows none is told where to get one."""
     reads_mcp: bool
+    arguments: tuple[str, ...]
+    """The tool arguments that rules read, sorted."""
     certificates: bool
     """Some rule is for workloads with certificates."""
     slots: tuple[Any, ...] = field(repr=False)
@@ -116,7 +118,8 @@ def _place(plan: Plan, shadows: Sequence[Plan], placing: Placing) -> Placed:
     policies = policies_of(plan)
     enforced, native = bool(policies), [entry for each in (plan, *shadows) for entry in _native(each)]
     issuers = {entry.source.issuer for entry in native if isinstance(entry.source, Oidc)}
-    wants_tokens = any(isinstance(entry.source, Oidc) for entry in _native(plan))
+    # Whoever shows no token may be known by a rule that the policy server decides.
+    wants_tokens = any(isinstance(entry.source, Oidc) for policy in policies for entry in policy.entries)
     rules = [render_rules(policy, plan, tells_apart=wants_tokens) for policy in policies]
     return Placed(
         plan=plan,
@@ -124,6 +127,7 @@ def _place(plan: Plan, shadows: Sequence[Plan], placing: Placing) -> Placed:
         tokens=tuple(sorted(set(_tokens(native, placing.shared.tokens)), key=attrgetter("issuer"))),
         wants_tokens=wants_tokens,
         reads_mcp=any(each.front.reads_mcp for each in (plan, *shadows)),
+        arguments=tuple(sorted({name for each in (plan, *shadows) for name in each.arguments})),
         certificates=any(isinstance(entry.sender, Sender) and entry.sender.ids for entry in native),
         slots=() if len(rules) == 1 else tuple(_slot(number, each) for number, each in enumerate(rules)),
         decide=_decide(rules[0] if len(rules) == 1 else render_together(plan)) if enforced else None,

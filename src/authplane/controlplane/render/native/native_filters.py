@@ -5,18 +5,17 @@ server is asked.
 """
 
 from collections.abc import Iterable, Iterator
+from importlib.resources import files
 from operator import attrgetter
 from typing import Final
 
-from envoy.config.core.v3 import config_source_pb2
+from envoy.config.core.v3 import base_pb2, config_source_pb2
 from envoy.config.route.v3 import route_components_pb2
-from envoy.extensions.filters.http.json_to_metadata.v3 import json_to_metadata_pb2 as json_pb2
 from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2 as jwt_pb2
-from envoy.extensions.filters.http.mcp.v3 import mcp_pb2
+from envoy.extensions.filters.http.lua.v3 import lua_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf.any_pb2 import Any
-from google.protobuf.message import Message
-from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
+from google.protobuf.struct_pb2 import Struct
 
 from authplane.controlplane.graph.model.programming import TOKENS
 from authplane.controlplane.render.envoy_pieces import FROM_ADS, pack, type_url
@@ -24,26 +23,22 @@ from authplane.controlplane.render.native.native_enforcement import Placed
 from authplane.controlplane.render.native.rbac_policies import deny_everything, refuse_the_known
 from authplane.controlplane.render.native.request_classification import find_nothing, render_front
 from authplane.controlplane.render.native.shadow_rules import count_only
-from authplane.controlplane.render.newer_fields import EXTRACTION_RULES, REJECT_DUPLICATE_KEYS
-from authplane.controlplane.render.varint import varint
 from authplane.core.envoy_releases import Release
 from authplane.core.values import dataclass
 from authplane.policy.mcp.mcp_answers import DenialFormat
-from authplane.policy.placement.native_requests import BODY_METADATA, EXTRACTED
 from authplane.policy.placement.placement_model import Token
 
 FRONT: Final = "authplane/front"
 """The filter that looks once at what all policies want to know."""
 DECIDE: Final = "authplane/decide"
 REFUSE: Final = "authplane/refuse"
-_MCP: Final = "envoy.filters.http.mcp"
-_AGAIN: Final = "authplane/body"
-"""The filter that reads a body a second time, where the first may take one member for another."""
+READER: Final = "authplane/mcp-reader"
+"""The filter that reads MCP messages."""
 _SLOT: Final = "authplane/policy-"
 _SHADOW: Final = "authplane/shadow-"
 SWITCHED_OFF: Final = pack(route_components_pb2.FilterConfig(disabled=True))
 """What a route says of a filter that it does not need."""
-_STRICT: Final = mcp_pb2.Mcp.TrafficMode.REJECT_NO_MCP
+_SOURCE: Final = files("authplane.policy.mcp").joinpath("reader.lua").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +52,8 @@ class Natives:
     """How many policies in shadow."""
     tokens: tuple[Token, ...] = ()
     """What good tokens are, of all issuers whose tokens count on some route, sorted."""
+    wants_tokens: bool = False
+    """Some route asks those who show no token for one."""
     reads_mcp: bool = False
     most_bytes: int = 0
     """How large a body may be that is read."""
@@ -64,19 +61,13 @@ class Natives:
     denial_format: DenialFormat = DenialFormat.HTTP403
 
     @property
-    def reads_twice(self) -> bool:
-        """Whether bodies are read by two filters."""
-        return self.reads_mcp and not self.envoy.tells_members_apart
-
-    @property
     def names(self) -> tuple[str, ...]:
         """The names of the filters, in order."""
         slots = (f"{_SLOT}{number}" for number in range(self.slots))
-        bodies = (*([_MCP] if self.reads_mcp else ()), *([_AGAIN] if self.reads_twice else ()))
-        before = (*([TOKENS] if self.tokens else ()), *bodies)
-        front = [FRONT] if self.tokens or self.reads_mcp else []
+        tokens, reader = ([TOKENS] if self.tokens else []), ([READER] if self.reads_mcp else [])
+        front, refuse = ([FRONT] if self.tokens else []), ([REFUSE] if self.wants_tokens else [])
         shadows = (f"{_SHADOW}{number}" for number in range(self.shadows))
-        return (*before, *front, *slots, DECIDE, *([REFUSE] if self.tokens else ()), *shadows)
+        return (*tokens, *reader, *front, *slots, DECIDE, *refuse, *shadows)
 
 
 def join(placed: Iterable[Placed], natives: Natives) -> Natives | None:
@@ -89,6 +80,7 @@ def join(placed: Iterable[Placed], natives: Natives) -> Natives | None:
         slots=max(len(each.slots) for each in found),
         shadows=max(len(each.shadows) for each in found),
         tokens=tuple(sorted(_each_once(found), key=attrgetter("issuer"))),
+        wants_tokens=any(each.wants_tokens for each in found),
         reads_mcp=any(each.reads_mcp for each in found),
         most_bytes=natives.most_bytes,
         certificates=any(each.certificates for each in found),
@@ -106,10 +98,8 @@ def native_filters(natives: Natives) -> Iterator[hcm_pb2.HttpFilter]:
     for name in natives.names:
         if name == TOKENS:
             yield _discovered(name, type_url(jwt_pb2.JwtAuthentication()))
-        elif name == _MCP:
-            yield hcm_pb2.HttpFilter(name=name, typed_config=pack(_mcp(natives)))
-        elif name == _AGAIN:
-            yield hcm_pb2.HttpFilter(name=name, typed_config=pack(_again()))
+        elif name == READER:
+            yield hcm_pb2.HttpFilter(name=name, typed_config=pack(_reader(natives.most_bytes)))
         elif name == REFUSE:
             yield hcm_pb2.HttpFilter(name=name, typed_config=pack(refuse_the_known()))
         elif name == FRONT:
@@ -122,9 +112,7 @@ def native_filters(natives: Natives) -> Iterator[hcm_pb2.HttpFilter]:
 
 def table_changes(natives: Natives) -> dict[str, Any]:
     """Render what all routes of a table say about the filters."""
-    if FRONT not in natives.names:
-        return {}
-    return {FRONT: pack(render_front(natives.envoy, natives.most_bytes, natives.tokens, reads_mcp=natives.reads_mcp))}
+    return {FRONT: pack(render_front(natives.tokens))} if natives.tokens else {}
 
 
 def native_changes(natives: Natives, placed: Placed | None, requirement: str = "") -> dict[str, Any]:
@@ -143,10 +131,11 @@ def native_changes(natives: Natives, placed: Placed | None, requirement: str = "
         changes[TOKENS] = pack(jwt_pb2.PerRouteConfig(requirement_name=requirement))
     if placed.wants_tokens:
         del changes[REFUSE]
-    if placed.reads_mcp:
-        del changes[_MCP]
-        changes.pop(_AGAIN, None)
-    if placed.reads_mcp or placed.tokens:
+    if placed.reads_mcp and placed.arguments:
+        changes[READER] = pack(_keep(placed.arguments))
+    elif placed.reads_mcp:
+        del changes[READER]
+    if placed.tokens:
         del changes[FRONT]
     return changes
 
@@ -157,38 +146,14 @@ def _discovered(name: str, kind: str) -> hcm_pb2.HttpFilter:
     return hcm_pb2.HttpFilter(name=name, config_discovery=source)
 
 
-def _mcp(natives: Natives) -> mcp_pb2.Mcp:
-    parsed = mcp_pb2.ParserConfig(methods=[_extracted(method, EXTRACTED[method]) for method in sorted(EXTRACTED)])
-    message = mcp_pb2.Mcp(
-        traffic_mode=_STRICT, max_request_body_size=UInt32Value(value=natives.most_bytes), parser_config=parsed
-    )
-    if natives.envoy.rejects_duplicate_keys:
-        message.MergeFromString(_newer(REJECT_DUPLICATE_KEYS, BoolValue(value=True)))
-    return message
+def _reader(most_bytes: int) -> lua_pb2.Lua:
+    """Render the filter that reads messages of up to so many bytes; those that it does not mark are called out."""
+    source = base_pb2.DataSource(inline_string=f"MOST_BYTES = {most_bytes}\n{_SOURCE}")
+    return lua_pb2.Lua(default_source_code=source)
 
 
-def _extracted(method: str, paths: Iterable[str]) -> mcp_pb2.ParserConfig.MethodConfig:
-    made = mcp_pb2.ParserConfig.MethodConfig(method=method)
-    for each in paths:
-        made.MergeFromString(_newer(EXTRACTION_RULES, mcp_pb2.ParserConfig.AttributeExtractionRule(path=each)))
-    return made
-
-
-def _newer(number: int, value: Message) -> bytes:
-    """Write a field that our copy of the messages does not have."""
-    written = value.SerializeToString(deterministic=True)
-    return varint(number << 3 | 2) + varint(len(written)) + written
-
-
-def _again() -> json_pb2.JsonToMetadata:
-    """Read what rules go by with another parser; where it finds none, or something else, the server is asked."""
-    told = [
-        json_pb2.JsonToMetadata.Rule(
-            selectors=[json_pb2.JsonToMetadata.Selector(key=each) for each in path],
-            on_present=json_pb2.JsonToMetadata.KeyValuePair(metadata_namespace=BODY_METADATA, key=path[-1]),
-        )
-        for path in (("method",), ("id",), ("params", "name"), ("params", "uri"))
-    ]
-    rules = json_pb2.JsonToMetadata.MatchRules(rules=told)
-    rules.allow_content_types_regex.regex = "application/json.*"
-    return json_pb2.JsonToMetadata(request_rules=rules)
+def _keep(arguments: Iterable[str]) -> lua_pb2.LuaPerRoute:
+    """Name the tool arguments that rules of a target read."""
+    context = Struct()
+    context.update({"arguments": "\n".join(arguments)})
+    return lua_pb2.LuaPerRoute(filter_context=context)

@@ -19,7 +19,7 @@ from authplane.cel.envoy.request_checks import ALWAYS, Not
 from authplane.cel.envoy.translate import Condition
 from authplane.cel.envoy.wire import render_policy
 from authplane.controlplane.render.envoy_pieces import pack
-from authplane.controlplane.render.native.request_classification import RBAC_METADATA, fit_for_judging, recognised
+from authplane.controlplane.render.native.request_classification import RBAC_METADATA, recognised
 from authplane.policy.placement.placement_model import NO_IDS, Native, PlacedAttachment, PlacedPolicy, Plan, Sender
 from authplane.policy.rules.access_settings import Composition
 from authplane.policy.rules.rule_model import AnySource
@@ -50,9 +50,8 @@ def render_rules(policy: PlacedPolicy, plan: Plan, *, tells_apart: bool) -> pb.R
     With ``tells_apart`` those who are known and get nothing are told from those who are not.
     """
     rules = pb.RBAC(action=_ALLOW)
-    front = fit_for_judging(plan.front)
-    if front != ALWAYS:
-        _add(rules, _ASK_FIRST, Condition(check=Not(front)))
+    if plan.front.check != ALWAYS:
+        _add(rules, _ASK_FIRST, Condition(check=Not(plan.front.check)))
     for entry in policy.native:
         if isinstance(entry.sender, Sender) and isinstance(entry.place, Native):
             granted = entry.place.condition.and_then(recognised(entry.sender))
@@ -127,8 +126,7 @@ def _asked_about(policy: PlacedPolicy, plan: Plan) -> Iterable[tuple[Condition, 
     if (_EVERY, NO_IDS) in found:
         return [(_EVERY, NO_IDS)]
     senders = (entry.sender for entry in policy.native if isinstance(entry.sender, Sender))
-    unsure = (plan.odd_id, *(each.unsure for each in senders))
-    return found | {(each, NO_IDS): None for each in unsure if each is not None}
+    return found | {(each.unsure, NO_IDS): None for each in senders if each.unsure is not None}
 
 
 # --- Several policies

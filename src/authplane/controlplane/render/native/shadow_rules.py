@@ -21,7 +21,7 @@ def render_shadow(number: int, plan: Plan, *, among_granted: bool) -> Any:
     With ``among_granted`` it looks at what Envoy has granted by itself: the policy server evaluates it with the rest.
     """
     [policy] = policies_of(plan)
-    rules = render_rules(policy, replace(plan, worded=False, odd_id=None), tells_apart=False)
+    rules = render_rules(policy, replace(plan, worded=False), tells_apart=False)
     # Tried last: what nothing else was found for would be denied.
     rules.policies[f"~none/{policy.ref.object_name}"].CopyFrom(
         pb.Policy(permissions=[pb.Permission(any=True)], principals=[pb.Principal(any=True)])

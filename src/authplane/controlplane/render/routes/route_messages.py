@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Final, NamedTuple, assert_never
+from typing import NamedTuple, assert_never
 
 from envoy.config.core.v3 import base_pb2
 from envoy.config.route.v3 import route_components_pb2 as pb
-from envoy.type.v3.range_pb2 import Int64Range
 from google.protobuf.struct_pb2 import Struct, Value
 
 from authplane.controlplane.graph.gateway.route_entries import RESOURCE
@@ -34,8 +33,6 @@ from authplane.controlplane.render.stripped_headers import STRIP, render_strip_m
 from authplane.policy.decide.denials import realm_of, scopes_of
 from authplane.policy.identity.workload_identity.identity_headers import IDENTITY_HEADERS
 
-_TOO_LARGE: Final = 413
-
 
 class Common(NamedTuple):
     """What the routes of a host have in common."""
@@ -48,8 +45,6 @@ class Common(NamedTuple):
 def route_parts(host: Host, common: Common) -> Iterator[Part]:
     """Return the routes of a host, in order."""
     for route in host.routes:
-        if _reads_bodies(route, common.chain):
-            yield Part("large bodies", route, partial(_too_large, route, common), common)
         yield Part("route", route, partial(_route, route, common), common)
 
 
@@ -107,31 +102,7 @@ def _removed(authorization: RouteAuthorization, common: Common) -> list[str]:
     return [*(["authorization"] if placing.chain.uses_tokens else []), *IDENTITY_HEADERS]
 
 
-# --- Bodies
-
-
-def _reads_bodies(route: Route, chain: Chain) -> bool:
-    """Tell whether every request that a route takes is checked, and Envoy reads the bodies of some."""
-    if chain.natives is None:
-        return False
-    given = route.authorizations
-    checked = all(isinstance(each, Enforced) for each in given)
-    return checked and any(placed.reads_mcp for each in given if (placed := _placed(each, chain)) is not None)
-
-
-def _too_large(route: Route, common: Common) -> pb.Route:
-    """Refuse a body that is too large before any filter waits for it: one that reads and one that asks do not agree."""
-    most = common.chain.natives.most_bytes if common.chain.natives is not None else 0
-    message = unmatched(_TOO_LARGE, common.chain)
-    message.name = route.name
-    message.metadata.CopyFrom(_metadata(_word(route), _protocol(route)))
-    message.match.CopyFrom(render_match(route.match))
-    length = message.match.headers.add(name="content-length")
-    length.range_match.CopyFrom(Int64Range(start=most + 1, end=2**63 - 1))
-    return message
-
-
-# --- What is told
+# --- Metadata
 
 
 def _metadata(authorization: str, more: Mapping[str, str]) -> base_pb2.Metadata:

@@ -3,10 +3,9 @@
 Documentation and tests read them. The differential tests fail for a difference that is not among them.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
-
-from authplane.core.values import dataclass
 
 
 class Effect(StrEnum):
@@ -29,55 +28,9 @@ class AcceptedDifference:
     what: str
     why: str
     effect: Effect
-    body: bool = False
-    """It is left to the JSON parser of the server behind Envoy, and only with ``bodyInspection: Native``."""
 
 
 ACCEPTED_DIFFERENCES: Final = (
-    AcceptedDifference(
-        key="lookalike-members",
-        what="a body with members such as Params, NAME, or name with a NUL, beside the real ones",
-        why="only with bodyInspection: Native; a server whose parser ignores case would read another tool",
-        effect=Effect.WIDER,
-        body=True,
-    ),
-    AcceptedDifference(
-        key="lists",
-        what="a body with a second name, params or method, or a result or error, whose value is a list, or with "
-        "duplicates inside lists",
-        why="only with bodyInspection: Native; the mcp filter does not look into lists",
-        effect=Effect.WIDER,
-        body=True,
-    ),
-    AcceptedDifference(
-        key="second-object",
-        what="a body with a second object after the first, in a later chunk",
-        why="only with bodyInspection: Native; the mcp filter stops after the first object",
-        effect=Effect.WIDER,
-        body=True,
-    ),
-    AcceptedDifference(
-        key="lenient-json",
-        what="a body with single quotes, unquoted names, trailing commas, or control characters in strings",
-        why="only with bodyInspection: Native; the mcp filter accepts it as JSON",
-        effect=Effect.WIDER,
-        body=True,
-    ),
-    AcceptedDifference(
-        key="unread-parts",
-        what="a message with an error in a part that no rule reads: params, arguments or _meta of the wrong type, or "
-        "a notification with an id that is a list",
-        why="only with bodyInspection: Native; the mcp filter does not export these parts",
-        effect=Effect.WIDER,
-        body=True,
-    ),
-    AcceptedDifference(
-        key="deep-body",
-        what="a body that is nested deeper than the policy server accepts, up to 98 levels",
-        why="only with bodyInspection: Native; the mcp filter accepts it",
-        effect=Effect.WIDER,
-        body=True,
-    ),
     AcceptedDifference(
         key="ended-certificate",
         what="a certificate that expires during a connection",
@@ -145,24 +98,6 @@ ACCEPTED_DIFFERENCES: Final = (
         effect=Effect.STRICTER,
     ),
     AcceptedDifference(
-        key="accept",
-        what="a message whose Accept does not have both application/json and text/event-stream",
-        why="only with bodyInspection: Native; the mcp filter rejects it with 400, as MCP requires",
-        effect=Effect.STRICTER,
-    ),
-    AcceptedDifference(
-        key="newest-version",
-        what="a message of MCP 2026-07-28 without the headers and _meta that it requires",
-        why="only with bodyInspection: Native; the mcp filter of Envoy 1.40 rejects it before any policy",
-        effect=Effect.STRICTER,
-    ),
-    AcceptedDifference(
-        key="endless-body",
-        what="a body without content-length that continues after the message and exceeds Envoy's buffer",
-        why="only with bodyInspection: Native; it gets no response until it times out",
-        effect=Effect.STRICTER,
-    ),
-    AcceptedDifference(
         key="header-twice",
         what="a repeated header with the value that a rule requires",
         why="conditions see the values joined by a comma",
@@ -179,13 +114,6 @@ ACCEPTED_DIFFERENCES: Final = (
         what="a header that is not UTF-8",
         why="Envoy sends it to authorization services with exclamation marks",
         effect=Effect.STRICTER,
-    ),
-    AcceptedDifference(
-        key="mcp-status",
-        what="a body that is not an MCP message",
-        why="the mcp filter rejects it with 400 or 405 before any policy; the policy server has a status for "
-        "each error",
-        effect=Effect.STATUS,
     ),
     AcceptedDifference(
         key="unread-status",

@@ -1,4 +1,4 @@
-"""What the filter before those of policies does not find, or fails to look for, the policy server is asked about."""
+"""A message that the reader inside Envoy does not mark is called out, also where the reader fails."""
 
 from collections.abc import Callable
 from typing import Final
@@ -6,9 +6,7 @@ from typing import Final
 import httpx2
 import pytest
 from envoy.config.bootstrap.v3 import bootstrap_pb2
-from envoy.config.rbac.v3 import rbac_pb2 as pb
-from envoy.config.route.v3 import route_pb2
-from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
+from envoy.extensions.filters.http.lua.v3 import lua_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb
 from google.protobuf.any_pb2 import Any
 from tests.support.certificates import ca_secret, server, tls_secret
@@ -20,11 +18,9 @@ from tests.support.mcp.mcp_checks import call_body
 from tests.support.ports import free_port
 from tests.support.resources.contour_documents import World
 
-from authplane.cel.envoy import condition_nodes
-from authplane.cel.envoy.wire import render_condition
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
-from authplane.controlplane.render.native.native_filters import FRONT
+from authplane.controlplane.render.native.native_filters import READER
 from authplane.controlplane.render.rendered import render_graph
 from authplane.runtime.child_processes import Line
 from authplane.runtime.envoy_process import run_envoy
@@ -33,59 +29,67 @@ SETTINGS: Final = """
 apiVersion: authplane.dev/v1alpha1
 kind: AuthplaneConfiguration
 metadata: {name: authplane}
-spec: {gateway: {address: 127.0.0.1}, policyServer: {address: "unix:/nowhere.sock"}, bodyInspection: Native}
+spec: {gateway: {address: 127.0.0.1}, policyServer: {address: "unix:/nowhere.sock"}}
 """
 HEADERS: Final = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 
 
-def leave(_: route_pb2.RouteConfiguration) -> None:
+def leave(source: str) -> str:
     """Change nothing."""
+    return source
 
 
-def forget(table: route_pb2.RouteConfiguration) -> None:
-    """Let the table say nothing of the filter."""
-    del table.typed_per_filter_config[FRONT]
+def fail(source: str) -> str:
+    """Let the script fail while it reads."""
+    return source.replace(
+        "local function read_message(body, front)", "local function read_message(body, front)\n  error()"
+    )
 
 
-def fail(table: route_pb2.RouteConfiguration) -> None:
-    """Let everything that is looked for be something that cannot be told."""
-    told = rbac_pb2.RBACPerRoute()
-    assert table.typed_per_filter_config[FRONT].Unpack(told)
-    for each in told.rbac.shadow_rules.policies.values():
-        each.CopyFrom(
-            pb.Policy(
-                permissions=[pb.Permission(any=True)],
-                principals=[pb.Principal(any=True)],
-                condition=render_condition(condition_nodes.equal(condition_nodes.MISSING, "a")),
-            )
-        )
-    table.typed_per_filter_config[FRONT].Pack(told)
+def overflow(source: str) -> str:
+    """Let the script call itself without end."""
+    return source.replace(
+        "local function subject_of(method)",
+        "local function subject_of(method)\n"
+        "  method = (function() local function f() return 1 + f() end return f() end)()",
+    )
 
 
-CASES: Final[dict[str, tuple[Callable[[route_pb2.RouteConfiguration], None], dict[str, int]]]] = {
-    # Nobody is behind the gateway, and nobody is there to be asked.
+def read_nothing(_: str) -> str:
+    """Let the script do nothing."""
+    return "function envoy_on_request(handle) end"
+
+
+CASES: Final[dict[str, tuple[Callable[[str], str], dict[str, int]]]] = {
+    # Nobody is behind the gateway, and no policy server answers.
     "as rendered": (leave, {"add": 503, "wipe": 403}),
-    "nothing is looked for": (forget, {"add": 503, "wipe": 503}),
-    "looking fails": (fail, {"add": 503, "wipe": 503}),
+    "the script does nothing": (read_nothing, {"add": 503, "wipe": 503}),
+    "the script fails": (fail, {"add": 503, "wipe": 503}),
+    "the script overflows": (overflow, {"add": 503, "wipe": 503}),
 }
 
 
-def tables(bootstrap: bootstrap_pb2.Bootstrap, change: Callable[[route_pb2.RouteConfiguration], None]) -> None:
-    """Change every table in a configuration."""
+def change_reader(bootstrap: bootstrap_pb2.Bootstrap, change: Callable[[str], str]) -> None:
+    """Change the script in a configuration."""
     for listener in bootstrap.static_resources.listeners:
         for chain in listener.filter_chains:
             manager = hcm_pb.HttpConnectionManager()
             typed: Any = chain.filters[0].typed_config
             assert typed.Unpack(manager)
-            change(manager.route_config)
+            for each in manager.http_filters:
+                told = lua_pb2.Lua()
+                if each.name == READER and each.typed_config.Unpack(told):
+                    source = told.default_source_code
+                    source.inline_string = change(source.inline_string)
+                    each.typed_config.Pack(told)
             typed.Pack(manager)
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("version", VERSIONS, ids=str)
 @pytest.mark.parametrize(("change", "want"), CASES.values(), ids=CASES.keys())
-async def test_without_what_the_first_filter_finds_envoy_denies_and_allows_nothing(
-    version: Version, change: Callable[[route_pb2.RouteConfiguration], None], want: dict[str, int]
+async def test_a_message_without_a_mark_is_called_out(
+    version: Version, change: Callable[[str], str], want: dict[str, int]
 ) -> None:
     plain = free_port()
     documents = [
@@ -94,7 +98,7 @@ async def test_without_what_the_first_filter_finds_envoy_denies_and_allows_nothi
         policy("[{authorization: [{type: InlineTools, tools: [add]}]}]"),
     ]  # fmt: skip
     bootstrap = static_bootstrap(render_graph(World(documents).generation.built.graph, version.release))
-    tables(bootstrap, change)
+    change_reader(bootstrap, change)
     async with run_envoy(json_text(bootstrap), sink=_ignore, settings=version.settings()) as envoy:
         await envoy.ready(limit=START_LIMIT)
         found = {}
