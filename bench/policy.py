@@ -43,6 +43,8 @@ _ROUNDS: Final = 5
 _POLICIES: Final = 100
 _RULES: Final = 10
 _TARGETS: Final = 1_000
+WARM: Final = "CEL + OIDC, warm"
+"""The check whose token was verified before."""
 _SHOP: Final = {"authplane.target": "Backend/default/shop"}
 _ADD: Final = "[{type: InlineTools, tools: [add, subtract]}]"
 _SPIFFE: Final = f"{{type: SPIFFE, spiffe: '{AGENT}'}}"
@@ -50,7 +52,7 @@ _CEL: Final = '[{type: CEL, cel: \'request.mcp.tool_name.startsWith("read_") && 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Scenario:
+class Scenario:
     """Policies, and a check that they allow."""
 
     documents: tuple[str, ...]
@@ -62,12 +64,13 @@ async def main() -> None:
     with TemporaryDirectory() as folder:
         plan = IssuerPlan(folder=Path(folder) / "dev", address=TcpAddress(host="127.0.0.1", port=0))
         async with serve_issuer(plan, datetime.now(UTC)) as issuer:
-            scenarios = _scenarios(issuer, Path(folder) / "dev")
-            await _in_process(scenarios)
-            await _over_the_front(scenarios, Path(folder))
+            cases = scenarios(issuer, Path(folder) / "dev")
+            await _in_process(cases)
+            await _over_the_front(cases, Path(folder))
 
 
-def _scenarios(issuer: RunningIssuer, folder: Path) -> Mapping[str, _Scenario]:
+def scenarios(issuer: RunningIssuer, folder: Path) -> Mapping[str, Scenario]:
+    """Return what is measured, by name."""
     token = dev_token(
         folder,
         {"sub": "alice", "aud": "shop", "group": "admin"},
@@ -88,8 +91,8 @@ def _scenarios(issuer: RunningIssuer, folder: Path) -> Mapping[str, _Scenario]:
     crowded = f"[{', '.join([*rules, f'{{source: {_SPIFFE}, authorization: {_ADD}}}'])}]"
     others = [f"other{number}" for number in range(_TARGETS - 1)]
     return {
-        "InlineTools + SPIFFE": _Scenario(documents=inline, asked=add),
-        "CEL + OIDC, warm": _Scenario(
+        "InlineTools + SPIFFE": Scenario(documents=inline, asked=add),
+        WARM: Scenario(
             documents=(
                 _settings(issuer),
                 _backend("shop"),
@@ -97,14 +100,14 @@ def _scenarios(issuer: RunningIssuer, folder: Path) -> Mapping[str, _Scenario]:
             ),
             asked=read,
         ),
-        f"{_POLICIES} policies of {_RULES} rules": _Scenario(
+        f"{_POLICIES} policies of {_RULES} rules": Scenario(
             documents=(
                 _backend("shop"),
                 *(_policy("shop", crowded, name=f"p{number}") for number in range(_POLICIES)),
             ),
             asked=add,
         ),
-        f"{_TARGETS} targets": _Scenario(
+        f"{_TARGETS} targets": Scenario(
             documents=(
                 *inline,
                 *(_backend(name) for name in others),
@@ -115,11 +118,11 @@ def _scenarios(issuer: RunningIssuer, folder: Path) -> Mapping[str, _Scenario]:
     }
 
 
-async def _in_process(scenarios: Mapping[str, _Scenario]) -> None:
+async def _in_process(scenarios: Mapping[str, Scenario]) -> None:
     """Judge the bytes of a check, one after the other."""
     costs = {}
     for name, scenario in scenarios.items():
-        compiled = compile_policies(_resources(scenario), Options(most_per_target=_POLICIES))
+        compiled = compile_policies(resources_of(scenario), Options(most_per_target=_POLICIES))
         async with follow_issuers(compiled.policies.issuers, IssuerOptions(allow_private_networks=True)) as issuers:
             await issuers.tried(5)
             means = Means(evaluate=RememberedExpressions(WatchedExpressions()))
@@ -135,7 +138,7 @@ async def _in_process(scenarios: Mapping[str, _Scenario]) -> None:
     print(f"  policies on other targets cost {among / alone:.2f} times as much (limit 1.2)", flush=True)
 
 
-async def _over_the_front(scenarios: Mapping[str, _Scenario], folder: Path) -> None:
+async def _over_the_front(scenarios: Mapping[str, Scenario], folder: Path) -> None:
     with cores() as core:
         if core is None:
             return
@@ -150,10 +153,10 @@ async def _over_the_front(scenarios: Mapping[str, _Scenario], folder: Path) -> N
                 ports[name] = await stack.enter_async_context(server)
                 processes[name] = started_here() - before
             # All are asked about requests of the same kind.
-            same = scenarios["CEL + OIDC, warm"].asked
+            same = scenarios[WARM].asked
             asked = {name: wanted[name].asked if name in wanted else same for name in ports}
             for name, port in ports.items():
-                await _until_allowed(port, asked[name])
+                await until_allowed(port, asked[name])
             for name in list(ports) * _ROUNDS:
                 used = seconds_used(processes[name])
                 rates[name].append((await load(ports[name], core, asked[name], _CHECKS)).rate)
@@ -168,7 +171,7 @@ async def _over_the_front(scenarios: Mapping[str, _Scenario], folder: Path) -> N
             )
 
 
-async def _until_allowed(port: int, asked: external_auth_pb2.CheckRequest) -> None:
+async def until_allowed(port: int, asked: external_auth_pb2.CheckRequest) -> None:
     """Wait until a server has the keys of the issuer."""
     async with asyncio.timeout(10):
         while True:
@@ -178,9 +181,9 @@ async def _until_allowed(port: int, asked: external_auth_pb2.CheckRequest) -> No
                 await asyncio.sleep(0.1)
 
 
-def _ours(scenario: _Scenario, folder: Path) -> AbstractAsyncContextManager[int]:
+def _ours(scenario: Scenario, folder: Path) -> AbstractAsyncContextManager[int]:
     """Serve as `authplane authserver policy` does, without a log."""
-    _write(folder, scenario)
+    write_documents(folder, scenario)
     return serve_ours(PolicyPlan(folder=str(folder), allow_private_issuers=True))
 
 
@@ -189,7 +192,8 @@ def _testserver() -> AbstractAsyncContextManager[int]:
     return serve_ours(TestServerPlan())
 
 
-def _write(folder: Path, scenario: _Scenario) -> None:
+def write_documents(folder: Path, scenario: Scenario) -> None:
+    """Write the policies into a new folder."""
     folder.mkdir()
     (folder / "policies.yaml").write_text("\n---\n".join(scenario.documents), encoding="utf-8")
 
@@ -202,7 +206,8 @@ def _require_allowed(made: Answer | Pending[Answer] | Failed) -> None:
             raise RuntimeError(f"this should be allowed: {made}")
 
 
-def _resources(scenario: _Scenario) -> Resources:
+def resources_of(scenario: Scenario) -> Resources:
+    """Read the policies."""
     library = Library()
     library.changed("policies.yaml", "\n---\n".join(scenario.documents).encode())
     return library.current().resources

@@ -86,9 +86,16 @@ class Child:
 
 @asynccontextmanager
 async def run_process(
-    argv: Sequence[str], *, sink: LineSink, grace: float = 2.0, environment: Mapping[str, str] | None = None
+    argv: Sequence[str],
+    *,
+    sink: LineSink,
+    output: int | None = None,
+    grace: float = 2.0,
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Child]:
     """Run a program while the block runs; then terminate it, and kill it after ``grace`` seconds.
+
+    With ``output``, the program writes its standard output to this descriptor and not to ``sink``.
 
     It ends even if this process is killed. It does not see Ctrl-C: ending it is up to the owner of the block.
     """
@@ -98,7 +105,7 @@ async def run_process(
         lambda: SubprocessStreamProtocol(limit=_LONGEST_LINE, loop=loop),
         sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *argv,
         stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE if output is None else output,
         stderr=asyncio.subprocess.PIPE,
         env=None if environment is None else dict(environment),
         start_new_session=True,

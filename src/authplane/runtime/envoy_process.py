@@ -92,6 +92,8 @@ class EnvoySettings:
     """
     environment: Mapping[str, str] | None = field(default=None, repr=False)
     """Environment variables; None inherits ours."""
+    output: int | None = None
+    """Descriptor of Envoy's standard output; None sends it to the sink."""
     binary: Path | None = None
     """Path of the binary; None is the installed one."""
 
@@ -187,7 +189,10 @@ async def run_envoy(config: str | Path, *, sink: LineSink, settings: EnvoySettin
             "--drain-time-s", str(settings.drain_seconds), "--drain-strategy", "immediate",
             "--file-flush-interval-msec", str(round(settings.flush_seconds * 1000)),
         ]  # fmt: skip
-        async with run_process(argv, sink=keep, grace=settings.grace, environment=settings.environment) as child:
+        running = run_process(
+            argv, sink=keep, output=settings.output, grace=settings.grace, environment=settings.environment
+        )
+        async with running as child:
             yield Envoy(child, folder, last_lines)
 
 

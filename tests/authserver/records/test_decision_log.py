@@ -33,6 +33,8 @@ GRACE: Final = 5.0
 class Stuck:
     """A sink that takes the first piece and then blocks until it is let go: a pipe that nobody reads."""
 
+    largest_piece: Final = 4096
+
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
         self.reached = threading.Event()
@@ -55,6 +57,8 @@ class Stuck:
 
 class Failing:
     """A sink on a disk that is full until it is not."""
+
+    largest_piece: Final = 4096
 
     def __init__(self, error: Exception) -> None:
         self.error: Exception | None = error

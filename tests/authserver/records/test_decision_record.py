@@ -13,7 +13,15 @@ from tests.support.authservers.check_requests import check
 
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.engine.check_engine import Answer
-from authplane.authserver.records.decision_record import Conclusion, Record, build_record, build_undecided, line_of
+from authplane.authserver.records.decision_record import (
+    Conclusion,
+    Record,
+    build_entry,
+    build_record,
+    build_undecided,
+    line_of,
+)
+from authplane.authserver.records.policy_record import entry_line
 from authplane.core.header_edits import HeaderEdits
 from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.check.request import Malformed, Peer, Request
@@ -45,7 +53,7 @@ UNKNOWN: Final = PLAIN._replace(path="", host="", method="", id="", source="")
 
 def _record(request: Request | Malformed, decision: Decision) -> Record:
     made = Answer(reply=b"", request=request, decision=decision)
-    return build_record(made, backend="test", now=TIME, seconds=0.0015)
+    return build_record(build_entry(made, backend="test", now=TIME, seconds=0.0015))
 
 
 class Case(NamedTuple):
@@ -89,8 +97,8 @@ def test_build_record(case: Case) -> None:
 
 
 def test_a_check_without_an_answer_says_why() -> None:
-    record = build_undecided(Conclusion.FAILED, "KeyError", backend="test", now=TIME, seconds=0.0015)
-    assert record == UNKNOWN._replace(decision=Conclusion.FAILED, status=503, reason="KeyError")
+    entry = build_undecided(Conclusion.FAILED, "KeyError", backend="test", now=TIME, seconds=0.0015)
+    assert build_record(entry) == UNKNOWN._replace(decision=Conclusion.FAILED, status=503, reason="KeyError")
 
 
 def test_a_line_is_one_object_of_json() -> None:
@@ -204,7 +212,7 @@ def _with_canaries(path: str) -> pb.CheckRequest:
 def test_no_secret_of_a_client_is_written_down(path: str) -> None:
     made = answer(TestServer(mode=Mode.PATH), _with_canaries(path).SerializeToString(), now())
     assert CANARY in str(made), "the canary did not get this far"
-    assert CANARY not in line_of(build_record(made, backend="testserver", now=TIME, seconds=0))
+    assert CANARY not in entry_line(build_entry(made, backend="testserver", now=TIME, seconds=0))
 
 
 @pytest.mark.requirement("threat:A10")
@@ -217,7 +225,7 @@ def test_no_secret_of_a_client_is_written_down(path: str) -> None:
 )
 def test_no_secret_of_an_answer_is_written_down(decision: Decision) -> None:
     made = Answer(reply=CANARY.encode(), request=REQUEST, decision=decision)
-    assert CANARY not in line_of(build_record(made, backend="test", now=TIME, seconds=0))
+    assert CANARY not in entry_line(build_entry(made, backend="test", now=TIME, seconds=0))
 
 
 @pytest.mark.requirement("threat:A10")
@@ -227,4 +235,4 @@ def test_a_malformed_request_is_not_repeated(field: str) -> None:
     setattr(message.attributes.request.http, field, f"a {CANARY}")
     made = answer(TestServer(), message.SerializeToString(), now())
     assert isinstance(made.request, Malformed)
-    assert CANARY not in line_of(build_record(made, backend="testserver", now=TIME, seconds=0))
+    assert CANARY not in entry_line(build_entry(made, backend="testserver", now=TIME, seconds=0))

@@ -1,7 +1,6 @@
 """Who is told of every check, and that telling never harms one."""
 
 import asyncio
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,10 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 from tests.support.authservers.answers import answer
 from tests.support.authservers.check_requests import check
+from tests.support.authservers.log_lines import Lines
 
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.engine.check_engine import Answer
-from authplane.authserver.records.decision_record import Conclusion, Record
+from authplane.authserver.records.decision_record import Conclusion, Entry, Record
 from authplane.authserver.records.runtime.decision_log import ToFile, open_decision_log
 from authplane.authserver.records.runtime.metrics import CheckMetrics, Metrics
 from authplane.authserver.records.runtime.observer import Observer
@@ -37,16 +37,6 @@ class Spans:
         self.told.append((record, caller))
 
 
-class Lines:
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.written: list[dict[str, Any]] = []
-
-    def write(self, line: str) -> None:
-        self.written.append(json.loads(line))
-
-
 class BrokenMetrics(CheckMetrics):
     """Can count nothing."""
 
@@ -66,7 +56,7 @@ class BrokenMetrics(CheckMetrics):
 class BrokenLines:
     """Can write nothing."""
 
-    def write(self, line: str) -> None:
+    def write(self, line: Entry | str) -> None:
         raise OSError("hunter2")
 
 

@@ -1,12 +1,11 @@
 """What is counted of decisions by policies."""
 
-import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.support.authservers.log_lines import Lines
 
 from authplane.authserver.engine.check_engine import Answer
 from authplane.authserver.records.runtime.metrics import Metrics
@@ -93,16 +92,6 @@ def test_policies_in_shadow_that_come_and_go_are_counted_together_in_the_end() -
     for number in range(10_000):
         counts.record(MADE, Verdict(Allow(), TOOLS, shadows=shadows(f"AccessPolicy/shop/p{number}")))
     assert (len(counts.shadows), sum(counts.shadows.values())) == (9001, 10_000)
-
-
-class Lines:
-    """Keeps the lines of the decision log."""
-
-    def __init__(self) -> None:
-        self.written: list[dict[str, Any]] = []
-
-    def write(self, line: str) -> None:
-        self.written.append(json.loads(line))
 
 
 def test_the_decision_log_says_what_policies_in_shadow_would_do_and_is_silent_where_there_are_none() -> None:

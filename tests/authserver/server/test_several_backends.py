@@ -1,14 +1,14 @@
 """Answers say who decided and why, and each check is recorded by its own answer, whatever happens meanwhile."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from tests.support.authservers.answers import answer
 from tests.support.authservers.check_requests import check
+from tests.support.authservers.log_lines import Lines
 from tests.support.mcp.mcp_checks import tool_check
 from tests.support.policies.compiled import policies
 from tests.support.policies.documents import BACKEND, anybody, policy
@@ -160,23 +160,6 @@ async def test_a_check_that_begins_after_another_was_asked_is_told_to_its_own_ba
 
 
 # --- What a decision rests on comes with it
-
-
-class Lines:
-    """Keeps the lines of the decision log."""
-
-    def __init__(self) -> None:
-        self.written: list[dict[str, Any]] = []
-
-    def write(self, line: str) -> None:
-        self.written.append(json.loads(line))
-
-    def grounds(self) -> list[tuple[str, ...]]:
-        """Return who decided and why, line by line."""
-        return [
-            tuple(line.get(key, "") for key in ("backend", "decision", "policy", "tool", "path"))
-            for line in self.written
-        ]
 
 
 class NoIssuers:

@@ -233,6 +233,7 @@ _READERS: Final[Mapping[str, Callable[[_Attributes], object]]] = {
     "headers": lambda attributes: _headers(attributes.request.http),
     "id": lambda attributes: attributes.request.http.id,
     "source": lambda attributes: _peer(attributes.source) if attributes.HasField("source") else _NO_PEER,
+    "source_address": lambda attributes: _address(attributes.source.address)[0],
     "destination": lambda attributes: _peer(attributes.destination) if attributes.HasField("destination") else _NO_PEER,
     "body": lambda attributes: attributes.request.http.raw_body or attributes.request.http.body.encode(),
     "time": lambda attributes: _time(attributes.request),

@@ -1,5 +1,6 @@
 """The authorization service as a program."""
 
+import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -13,11 +14,10 @@ from authplane.authserver.fronts.runtime.pyvoy.fleet import Fleet
 from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import serve_pyvoy
 from authplane.authserver.fronts.runtime.pyvoy.worker import Serving
 from authplane.authserver.plan.server_plan import Engine, FrontPlan, HtpasswdPlan, PolicyPlan, ServerPlan
-from authplane.authserver.records.runtime.decision_log import DecisionLog, ToStandardOutput, open_decision_log
 from authplane.authserver.records.runtime.metrics import Metrics
 from authplane.authserver.runtime.server_backends import PlanError, require_usable, serving
 from authplane.core.addresses import is_loopback
-from authplane.runtime.child_processes import Line, LineSink, Stream, forward
+from authplane.runtime.child_processes import forward
 from authplane.runtime.run_until_stopped import Stop, on_hangup, run_program
 from authplane.runtime.secret_files import warn_of_open_files
 from authplane.runtime.servers.admin import Obstacle, admin_pages, serve_admin
@@ -136,20 +136,16 @@ async def _in_workers(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
             pages = admin_pages(fleet, parts)
             await stack.enter_async_context(serve_admin(plan.admin, pages))
             await stack.enter_async_context(fleet.followed())
-        # A thread writes the lines of the workers: a slow reader must not delay the server.
-        lines = stack.enter_context(open_decision_log(ToStandardOutput(), lost=own.lines_lost))
         bound = {}
         for front in plan.fronts:
-            served = serve_pyvoy(plan, front, factory=FACTORY, sink=_passed_on(lines), fleet=fleet)
+            served = serve_pyvoy(plan, front, factory=FACTORY, sink=forward, output=_standard_output(), fleet=fleet)
             bound[front.protocol] = await stack.enter_async_context(served)
         yield bound
 
 
-def _passed_on(lines: DecisionLog) -> LineSink:
-    async def sink(line: Line) -> None:
-        if line.stream is Stream.STDOUT:
-            lines.write(f"{line.text}\n")
-        else:
-            await forward(line)
+def _standard_output() -> int:
+    """Return where workers write decisions: to read their lines and write them again cost more than a decision.
 
-    return sink
+    A program that was started without standard output may have something else under that number by now.
+    """
+    return subprocess.DEVNULL if sys.__stdout__ is None else 1

@@ -96,6 +96,14 @@ class Request:
             return self._reader.values(self._message, name)
         return tuple(value for each, value in self.headers if each == name)
 
+    @property
+    def source_address(self) -> str:
+        """The address of the source; to read the whole peer for it takes six times as long."""
+        reader, message, taken = _source_of(self)
+        if reader is None or "source" in taken:
+            return self.source.address
+        return str(reader.read(message, "source_address"))
+
     def headers_for(self, names: tuple[str, ...]) -> Headers:
         """Return the headers for a caller that reads only these names, repeated names and odd names."""
         return self.headers if self._reader is None else self._reader.headers_for(self._message, names)

@@ -1,9 +1,9 @@
 """The decision log: a thread writes lines to standard output or to a file, so that no check waits for it.
 
-Checks put lines into a bounded queue; one thread writes them, several at a time. A full disk blocks or fails only that
-thread. Lines that do not fit into the queue or cannot be written are counted, and the log reports the number of missing
-lines as soon as it can. A thread, not a task: writing to a disk or a pipe blocks, and a blocked write must not keep the
-program from exiting.
+Checks put entries into a bounded queue; one thread formats their lines and writes many at a time. A full disk blocks or
+fails only that thread. Lines that do not fit into the queue or cannot be written are counted, and the log reports the
+number of missing lines as soon as it can. A thread, not a task: writing to a disk or a pipe blocks, and a blocked write
+must not keep the program from exiting.
 
 Several processes may write to one file. Each locks it while it appends some whole lines or renames it, and first checks
 whether the file still has its name: a process that finds it renamed continues with the new file. A process without
@@ -17,7 +17,7 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +25,8 @@ from typing import Final, Protocol, TypeAlias, assert_never
 
 import structlog
 
-from authplane.authserver.records.decision_record import time_text
+from authplane.authserver.records.decision_record import Entry, time_text
+from authplane.authserver.records.policy_record import entry_line
 from authplane.core.values import dataclass
 from authplane.runtime.child_processes import place_of
 
@@ -35,6 +36,9 @@ _PAUSE: Final = 0.05
 """How many seconds lines are collected before they are written: waking a thread for each would cost every check."""
 _ATOMIC: Final = 4096
 """What the kernel writes to a pipe in one piece, in bytes: lines of several processes do not mix then."""
+_AT_ONCE: Final = 64 * 1024
+"""What is written to a file in one piece, in bytes. To make lines of so much keeps a check waiting for half a
+millisecond, and to write it lets checks go on, so there is little to gain by more."""
 _LOOK: Final = 5.0
 """Seconds after which a process without new lines looks whether its file was moved away."""
 _ATTEMPTS: Final = 100
@@ -70,6 +74,10 @@ Lost: TypeAlias = Callable[[int], None]
 class Sink(Protocol):
     """Where lines end up. It is used by one thread; what it raises is an `OSError`."""
 
+    @property
+    def largest_piece(self) -> int:
+        """How many bytes are written at a time; a line that is longer is written alone."""
+
     def write(self, piece: bytes) -> None:
         """Write whole lines, or raise: a part of them may have been written then."""
 
@@ -85,7 +93,7 @@ class Sink(Protocol):
 
 @contextmanager
 def open_decision_log(
-    target: LogTarget, *, room: int = 8192, lost: Lost = lambda _: None, grace: float = 2.0, look: float = _LOOK
+    target: LogTarget, *, room: int = 8192, lost: Lost = lambda _: None, grace: float = 1.5, look: float = _LOOK
 ) -> Iterator["DecisionLog"]:
     """Write a log while the block runs; at its end what is left is written, within ``grace`` seconds.
 
@@ -99,30 +107,35 @@ def open_decision_log(
 
 
 class DecisionLog:
-    """Takes lines from any thread, at once."""
+    """Takes lines from any thread, at once: a check waits for no lock, no system call and no formatting."""
 
     def __init__(self, sink: Sink, *, room: int, lost: Lost, look: float = _LOOK) -> None:
         self._sink = sink
         self._look = look
         self._room = room
         self._told = lost
-        self._lines: deque[str] = deque()
+        self._lines: deque[Entry | str] = deque()
         self._lost = 0
         self._lost_lock = threading.Lock()
         self._wake = threading.Event()
+        self._woken = False
+        """Whether the writer will look at the queue again; quicker to read than the event."""
         self._stop = threading.Event()
+        self._closed = False
         self._reopen = False
         self._broken = False
         self._writer = threading.Thread(target=self._run, name="decision log", daemon=True)
         self._writer.start()
 
-    def write(self, line: str) -> None:
-        """Take a line with its end, or count it as lost if there is no room."""
-        if len(self._lines) >= self._room or self._stop.is_set():
+    def write(self, line: Entry | str) -> None:
+        """Take a line with its end, or what it is made of; or count it as lost if there is no room."""
+        if len(self._lines) >= self._room or self._closed:
             self._lose(1)
             return
         self._lines.append(line)
-        if not self._wake.is_set():
+        # Read after the line is in the queue; the writer clears it before it looks there.
+        if not self._woken:
+            self._woken = True
             self._wake.set()
 
     def reopen(self) -> None:
@@ -135,6 +148,7 @@ class DecisionLog:
 
     def close(self, grace: float) -> None:
         """Write what is left, within ``grace`` seconds; later lines are lost."""
+        self._closed = True
         self._stop.set()
         self._wake.set()
         self._writer.join(grace)
@@ -148,9 +162,10 @@ class DecisionLog:
                 with suppress(OSError):  # the next line will meet it, and say so
                     self._sink.look()
                 continue
-            # Cleared before the lines are taken: one that comes later sets it again.
-            self._wake.clear()
             self._stop.wait(_PAUSE)
+            # Cleared before the lines are taken: one that comes later sets both again.
+            self._wake.clear()
+            self._woken = False
             self._write_all()
         self._write_all()
         with suppress(OSError):
@@ -158,33 +173,46 @@ class DecisionLog:
 
     def _write_all(self) -> None:
         lines = [self._lines.popleft() for _ in range(len(self._lines))]
-        pieces = deque(_pieces(lines))
+        written = 0
         try:
             if self._reopen:
                 self._reopen = False
                 self._sink.reopen()
-            if pieces and self._lost:
+            if lines and self._lost:
                 self._report()
-            while pieces:
-                self._sink.write(b"".join(pieces[0]))
-                pieces.popleft()
+            for piece in _pieces(map(self._text, lines), self._sink.largest_piece):
+                self._sink.write("".join(piece).encode("ascii"))
+                written += len(piece)
         except Exception as error:  # noqa: BLE001 (whatever a sink does, the next lines may fare better)
-            self._lose(sum(map(len, pieces)))
+            self._lose(len(lines) - written)
             self._failed(error)
         else:
             self._broken = self._broken and not lines
 
+    def _text(self, line: Entry | str) -> str:
+        """Make the line of an entry; of one that has none it says that a line is missing."""
+        if isinstance(line, str):
+            return line if line.isascii() else line.encode("ascii", "backslashreplace").decode("ascii")
+        try:
+            return entry_line(line)
+        except Exception as error:  # noqa: BLE001 (a fault of ours must not cost the other lines)
+            _complain("failed to describe a decision", error=place_of(error))
+            self._tell(1)
+            return _missing(1)
+
     def _report(self) -> None:
         """Say how many lines are missing."""
         missing = self._lost
-        line = f'{{"time":"{time_text(time.time())}","event":"lines lost","count":{missing}}}\n'
-        self._sink.write(line.encode("ascii"))
+        self._sink.write(_missing(missing).encode("ascii"))
         with self._lost_lock:
             self._lost -= missing
 
     def _lose(self, count: int) -> None:
         with self._lost_lock:
             self._lost += count
+        self._tell(count)
+
+    def _tell(self, count: int) -> None:
         try:
             self._told(count)
         except Exception as error:  # noqa: BLE001 (the writer must live)
@@ -203,6 +231,7 @@ class _StandardOutput:
     def __init__(self, descriptor: int = 1) -> None:
         self._number = descriptor
         self._torn = False
+        self.largest_piece: Final = _AT_ONCE if _is_file(descriptor) else _ATOMIC
 
     def write(self, piece: bytes) -> None:
         rest = memoryview(b"\n" + piece if self._torn else piece)
@@ -226,14 +255,17 @@ class _File:
     def __init__(self, target: ToFile) -> None:
         self._target = target
         self._number: int | None = None
+        # Not much of a small file, which would be renamed long before it is full.
+        self.largest_piece: Final = max(_ATOMIC, min(_AT_ONCE, target.largest // 16))
         self._open()
 
     def write(self, piece: bytes) -> None:
         for _ in range(_ATTEMPTS):
             number = self._open() if self._number is None else self._number
             with _locked(number):
-                if self._has_its_name(number):
-                    size = os.fstat(number).st_size
+                found = os.fstat(number)
+                if self._is_named(found):
+                    size = found.st_size
                     if not size or size + len(piece) <= self._target.largest:
                         _append(number, piece, size)
                         return
@@ -246,7 +278,7 @@ class _File:
         self._open()
 
     def look(self) -> None:
-        if self._number is not None and not self._has_its_name(self._number):
+        if self._number is not None and not self._is_named(os.fstat(self._number)):
             self.close()
 
     def close(self) -> None:
@@ -264,10 +296,10 @@ class _File:
         self._number = number
         return number
 
-    def _has_its_name(self, number: int) -> bool:
+    def _is_named(self, found: os.stat_result) -> bool:
         """Tell whether the open file still has the configured name; if not, it was moved."""
         try:
-            return os.path.samestat(self._target.path.lstat(), os.fstat(number))
+            return os.path.samestat(self._target.path.lstat(), found)
         except FileNotFoundError:
             return False
 
@@ -320,19 +352,31 @@ def _sink(target: LogTarget) -> Sink:
             assert_never(target)
 
 
-def _pieces(lines: list[str]) -> Iterator[list[bytes]]:
+def _is_file(descriptor: int) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(descriptor).st_mode)
+    except OSError:  # it is closed: the first line will meet it, and say so
+        return False
+
+
+def _pieces(lines: Iterable[str], largest: int) -> Iterator[list[str]]:
     """Group lines so that each group can be written in one piece; a line that is too long is alone."""
-    piece: list[bytes] = []
+    piece: list[str] = []
     size = 0
     for line in lines:
-        raw = line.encode("ascii", "backslashreplace")
-        if piece and size + len(raw) > _ATOMIC:
+        length = len(line)
+        if piece and size + length > largest:
             yield piece
             piece, size = [], 0
-        piece.append(raw)
-        size += len(raw)
+        piece.append(line)
+        size += length
     if piece:
         yield piece
+
+
+def _missing(count: int) -> str:
+    """Write the line that says how many lines are missing."""
+    return f'{{"time":"{time_text(time.time())}","event":"lines lost","count":{count}}}\n'
 
 
 def _cause(error: Exception) -> str:

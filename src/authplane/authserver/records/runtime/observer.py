@@ -7,21 +7,20 @@ waits: a check gets its answer even if recording fails. The answer contains all 
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol, Self, TypeAlias
+from typing import Final, Protocol, Self, TypeAlias
 
 import structlog
 
 from authplane.authserver.engine.check_engine import Answer
 from authplane.authserver.records.decision_record import (
     Conclusion,
-    Record,
+    Entry,
+    build_entry,
     build_record,
     build_undecided,
     conclusion_of,
-    line_of,
-    shown,
 )
-from authplane.authserver.records.policy_record import access_line, with_grounds
+from authplane.authserver.records.policy_record import entry_line, is_small
 from authplane.authserver.records.runtime.metrics import CheckMetrics
 from authplane.authserver.records.runtime.traces import NO_TRACE, CallerTrace, NoTraces, Traces
 from authplane.policy.verdicts.verdict import Verdict
@@ -36,19 +35,16 @@ Clock: TypeAlias = Callable[[], float]
 class Lines(Protocol):
     """Takes the lines of the decision log, at once."""
 
-    def write(self, line: str) -> None:
-        """Take a line with its end."""
+    def write(self, line: Entry | str) -> None:
+        """Take a line with its end, or what it is made of."""
 
 
 RecordVerdict: TypeAlias = Callable[[Answer, Verdict], None]
 """Takes an answer with its verdict, at once."""
 
 
-class _Shown(NamedTuple):
-    """What is shown of a decision."""
-
-    record: Record
-    line: str
+_Count: TypeAlias = Callable[[Conclusion, float], None]
+"""Counts a check that has ended, with how and after how many seconds."""
 
 
 class Observer:
@@ -91,48 +87,42 @@ class Observer:
 
     def decided(self, made: Answer, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
         """Record an answer and how long it took."""
-        try:
-            conclusion = conclusion_of(made.decision)
-            shown = self._described(made, seconds) if self._shows else None
-        except Exception as error:  # noqa: BLE001 (as above)
-            _complain(error)
-            # Counted all the same: the check is in flight no longer.
-            self._undecided(Conclusion.FAILED, "the decision cannot be described", seconds, caller)
-            return
-        self._count(conclusion, seconds)
-        if made.verdict is not None:
-            self._record(made, made.verdict)
-        if shown is not None:
-            self._show(shown, caller)
-
-    def _described(self, made: Answer, seconds: float) -> _Shown:
-        record = build_record(made, backend=self._backend, now=self._clock(), seconds=seconds)
-        if made.verdict is None:
-            return _Shown(record, line_of(record))
-        grounds = made.verdict.grounds
-        grounded = with_grounds(record, grounds)
-        return _Shown(grounded, access_line(grounded, grounds, made.verdict.shadows))
+        self._ended(made, seconds, caller, self._metrics.ended)
 
     def passed(self, made: Answer, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
         """Record an answer to a check that ended as soon as it began."""
-        if self._shows:
-            self.began()
-            self.decided(made, seconds, caller)
-            return
+        self._ended(made, seconds, caller, self._metrics.passed)
+
+    def _ended(self, made: Answer, seconds: float, caller: CallerTrace, count: _Count) -> None:
+        entry: Entry | None = None
         try:
-            self._metrics.passed(conclusion_of(made.decision), seconds)
+            if self._shows:
+                entry = build_entry(made, backend=self._backend, now=self._clock(), seconds=seconds)
+                conclusion = entry.decision
+            else:
+                conclusion = conclusion_of(made.decision)
+        except Exception as error:  # noqa: BLE001 (as above)
+            _complain(error)
+            # Counted all the same: the check is in flight no longer.
+            self._undecided(Conclusion.FAILED, "the decision cannot be described", seconds, caller, count=count)
+            return
+        # Each is reported on its own: if one fails, the next still gets its record.
+        try:
+            count(conclusion, seconds)
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
         if made.verdict is not None:
             self._record(made, made.verdict)
+        if entry is not None:
+            self._show(entry, caller)
 
     def failed(self, error: Exception, seconds: float, caller: CallerTrace = NO_TRACE, decision_id: str = "") -> None:
         """Record a check whose backend raised; the error's message is not repeated."""
-        self._undecided(Conclusion.FAILED, place_of(error), seconds, caller, decision_id)
+        self._undecided(Conclusion.FAILED, place_of(error), seconds, caller, decision_id=decision_id)
 
     def late(self, seconds: float, caller: CallerTrace = NO_TRACE, decision_id: str = "") -> None:
         """Record a check without a decision in time."""
-        self._undecided(Conclusion.UNAVAILABLE, "no decision in time", seconds, caller, decision_id)
+        self._undecided(Conclusion.UNAVAILABLE, "no decision in time", seconds, caller, decision_id=decision_id)
 
     def shed(self) -> None:
         """Record a check that was rejected before it began, because too many are pending.
@@ -144,23 +134,26 @@ class Observer:
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
 
-    def _undecided(
-        self, conclusion: Conclusion, reason: str, seconds: float, caller: CallerTrace, decision_id: str = ""
+    def _undecided(  # noqa: PLR0913 (all that is known)
+        self,
+        conclusion: Conclusion,
+        reason: str,
+        seconds: float,
+        caller: CallerTrace,
+        *,
+        decision_id: str = "",
+        count: _Count | None = None,
     ) -> None:
-        self._count(conclusion, seconds)
-        if self._shows:
-            now = self._clock()
-            bare = build_undecided(conclusion, reason, backend=self._backend, now=now, seconds=seconds)
-            record = bare._replace(id=shown(decision_id))
-            self._show(_Shown(record, line_of(record)), caller)
-
-    # Each is reported on its own: if one fails, the next still gets its record.
-
-    def _count(self, conclusion: Conclusion, seconds: float) -> None:
         try:
-            self._metrics.ended(conclusion, seconds)
+            (count or self._metrics.ended)(conclusion, seconds)
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
+        if self._shows:
+            backend, now = self._backend, self._clock()
+            entry = build_undecided(
+                conclusion, reason, backend=backend, now=now, seconds=seconds, decision_id=decision_id
+            )
+            self._show(entry, caller)
 
     def _record(self, made: Answer, verdict: Verdict) -> None:
         try:
@@ -169,15 +162,15 @@ class Observer:
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
 
-    def _show(self, shown: _Shown, caller: CallerTrace) -> None:
+    def _show(self, entry: Entry, caller: CallerTrace) -> None:
         try:
             if self._lines is not None:
-                self._lines.write(shown.line)
+                self._lines.write(entry if is_small(entry) else entry_line(entry))
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
         try:
             if self._traces.on:
-                self._traces.tell(shown.record, caller)
+                self._traces.tell(build_record(entry), caller)
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
 

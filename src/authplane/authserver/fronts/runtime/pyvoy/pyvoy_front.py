@@ -61,14 +61,21 @@ async def _to_stderr(line: Line) -> None:
 
 
 @asynccontextmanager
-async def serve_pyvoy(
-    plan: ServerPlan, front: FrontPlan, *, factory: str, sink: LineSink = _to_stderr, fleet: Fleet | None = None
+async def serve_pyvoy(  # noqa: PLR0913 (all but three have a default)
+    plan: ServerPlan,
+    front: FrontPlan,
+    *,
+    factory: str,
+    sink: LineSink = _to_stderr,
+    output: int | None = None,
+    fleet: Fleet | None = None,
 ) -> AsyncGenerator[Address]:
     """Serve a front of a server while the block runs; yields the address with the actual port.
 
     Raises a `ListenError` if the address or the certificate cannot be used, and an `EnvoyError` if a worker does not
     start. A worker that ends later is started again. ``factory`` is ``module:name`` of what makes the backends in each
-    worker (`Factory` in `worker`). What workers write goes to ``sink``; ``fleet`` hears which of them run.
+    worker (`Factory` in `worker`). What workers write goes to ``sink``; with ``output``, they write their
+    standard output to this descriptor instead. ``fleet`` hears which of them run.
     """
     if front.workers > 1 and isinstance(front.address, UnixAddress):
         raise AddressInvalidError(f"{front.workers} workers cannot share {front.address}. Use a port.")
@@ -85,6 +92,7 @@ async def serve_pyvoy(
             environment=os.environ | asked.environment | worker_environment(told, front, factory),
             grace=front.grace,
             sink=sink,
+            output=output,
             member=_members(fleet, front.protocol),
             folder=folder,
             restore=None if certificates is None else certificates.restore,
@@ -176,6 +184,8 @@ class _WorkerRun:
     environment: Mapping[str, str] = field(repr=False)
     grace: float
     sink: LineSink
+    output: int | None
+    """The descriptor of their standard output; without it, that goes to the sink."""
     member: "_Member"
     folder: Path
     """Where the workers' sockets are."""
@@ -223,7 +233,11 @@ async def _live(run: _WorkerRun, number: int, *, stop: asyncio.Event, up: asynci
     """Run one worker until it ends or ``stop`` is set, in which case it finishes what it has begun."""
     socket = str(run.folder / f"worker-{number}.sock")
     settings = EnvoySettings(
-        concurrency=1, log_level="warning", grace=run.grace, environment={**run.environment, SOCKET: socket}
+        concurrency=1,
+        log_level="warning",
+        grace=run.grace,
+        environment={**run.environment, SOCKET: socket},
+        output=run.output,
     )
     if run.restore is not None:
         run.restore()
