@@ -37,8 +37,8 @@ _PAUSE: Final = 0.05
 _ATOMIC: Final = 4096
 """What the kernel writes to a pipe in one piece, in bytes: lines of several processes do not mix then."""
 _AT_ONCE: Final = 64 * 1024
-"""What is written to a file in one piece, in bytes. To make lines of so much keeps a check waiting for half a
-millisecond, and to write it lets checks go on, so there is little to gain by more."""
+"""What is written to a file in one piece, in bytes. A check may wait half a millisecond while the thread formats it;
+writing lets checks continue."""
 _LOOK: Final = 5.0
 """Seconds after which a process without new lines looks whether its file was moved away."""
 _ATTEMPTS: Final = 100
@@ -190,7 +190,7 @@ class DecisionLog:
             self._broken = self._broken and not lines
 
     def _text(self, line: Entry | str) -> str:
-        """Make the line of an entry; of one that has none it says that a line is missing."""
+        """Format a line; if that fails, return a line that reports one missing line."""
         if isinstance(line, str):
             return line if line.isascii() else line.encode("ascii", "backslashreplace").decode("ascii")
         try:
