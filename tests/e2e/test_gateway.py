@@ -66,6 +66,15 @@ async def test_requests_are_allowed_denied_or_not_checked(it: Gateway) -> None:
 
 
 @pytest.mark.real
+async def test_a_redirect_leads_to_the_public_https_port_and_never_to_a_port_without_tls(it: Gateway) -> None:
+    it.write("wild.yaml", proxy("'*.many.example'", name="wild"))
+    await it.answers("/allow", 200, "a.many.example")
+    sent = ("web.example", "web.example:80", "WEB.example:8080", "web.example:443", "a.many.example:8080")
+    told = [(await it.get_plain("/x?y=1", host)).headers["location"] for host in sent]
+    assert told == [*["https://web.example/x?y=1"] * 4, "https://a.many.example:443/x?y=1"]
+
+
+@pytest.mark.real
 @BOTH
 async def test_the_decision_log_and_the_access_log_name_a_request_alike(it: Gateway) -> None:
     assert await it.status("/secret/joined") == 401

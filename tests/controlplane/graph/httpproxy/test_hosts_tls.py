@@ -546,7 +546,7 @@ def test_permit_insecure_can_be_switched_off() -> None:
     )
     assert served is not None
     assert redirected is not None
-    assert [route.action for route in redirected.routes] == [RedirectToHttps(443)]
+    assert [route.action for route in redirected.routes] == [RedirectToHttps(443, "web.example")]
     secure = world(proxy=proxy).secure()
     assert secure is not None
     assert served == secure.host
@@ -562,7 +562,9 @@ def test_the_redirect_to_https_is_not_checked_by_a_shared_filter() -> None:
     )
     plain = made.plain()
     assert plain is not None
-    assert [(route.action, route.authorization) for route in plain.routes] == [(RedirectToHttps(443), Unprotected())]
+    assert [(route.action, route.authorization) for route in plain.routes] == [
+        (RedirectToHttps(443, "web.example"), Unprotected())
+    ]
     rendered = dump(made.generation.rendered, show_secrets=False)
     [routes] = [each for each in rendered["routes"] if each["name"].startswith("ingress_http#")]
     own = {

@@ -410,7 +410,9 @@ def test_an_included_route_cannot_be_served_unchecked_over_http() -> None:
     assert secure_routes(made) == [("a", "503", prefix("/"), "Enforced")]
     plain = made.plain()
     assert plain is not None
-    assert [(route.action, route.authorization) for route in plain.routes] == [(RedirectToHttps(443), Unprotected())]
+    assert [(route.action, route.authorization) for route in plain.routes] == [
+        (RedirectToHttps(443, "web.example"), Unprotected())
+    ]
 
 
 @pytest.mark.requirement("RB-3")

@@ -427,7 +427,9 @@ def test_permit_insecure_conflicts_with_authorization_unless_it_is_off_or_checke
     ]
     plain = off.plain()
     assert plain is not None
-    assert [(route.action, route.authorization) for route in plain.routes] == [(RedirectToHttps(443), Unprotected())]
+    assert [(route.action, route.authorization) for route in plain.routes] == [
+        (RedirectToHttps(443, "web.example"), Unprotected())
+    ]
     checked = routed(INSECURE, settings=SETTINGS.replace("CONTOUR", "{allowInsecureAuthorization: true}"))
     assert checked.problems("HTTPProxy") == []
     plain = checked.plain()

@@ -36,7 +36,7 @@ def test_a_host_behind_tls_redirects_on_http() -> None:
     plain = world().plain()
     assert plain is not None
     assert [(route.match.path, route.action, route.authorization) for route in plain.routes] == [
-        (Prefix("/"), RedirectToHttps(443), Unprotected())
+        (Prefix("/"), RedirectToHttps(443, "web.example"), Unprotected())
     ]
 
 

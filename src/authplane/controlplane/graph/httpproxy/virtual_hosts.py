@@ -115,7 +115,7 @@ def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, shared: BuildContex
     )
     plain = host
     if tls is not None:
-        plain = replace(host, routes=tuple(_over_http(each, shared.settings) for each in built.routes))
+        plain = replace(host, routes=tuple(_over_http(each, fqdn, shared.settings) for each in built.routes))
     return Root(
         host=host,
         plain=plain,
@@ -145,13 +145,14 @@ def _refuse_tcp(proxy: HTTPProxy, problems: Problems) -> None:
             )
 
 
-def _over_http(built: BuiltRoute, settings: Settings) -> Route:
+def _over_http(built: BuiltRoute, fqdn: str, settings: Settings) -> Route:
     """Return what a route of a TLS virtual host is on the plain listener."""
     route = built.route
     if built.permit_insecure and settings.permit_insecure:
         return route
-    port = settings.listeners.https.public_port
-    return Route(holder=route.holder, match=route.match, action=RedirectToHttps(port), authorization=Unprotected())
+    host = "" if fqdn.startswith("*.") else fqdn
+    action = RedirectToHttps(settings.listeners.https.public_port, host)
+    return Route(holder=route.holder, match=route.match, action=action, authorization=Unprotected())
 
 
 def owners(resources: Resources, settings: Settings) -> Mapping[str, Sequence[ObjectName]]:

@@ -71,6 +71,8 @@ class RedirectToHttps:
     """Answers 301 to the same path on HTTPS."""
 
     port: int
+    host: str = ""
+    """Empty means the host of the request, which a wildcard host needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ NOWHERE: Final = "authplane/nowhere"
 _NOT_FOUND: Final = pb.RouteAction.ClusterNotFoundResponseCode.INTERNAL_SERVER_ERROR
 _AUTHORITY: Final = "%REQ(:AUTHORITY)%"
 _SAMPLE: Final = "authority.invalid"
+_HTTPS_PORT: Final = 443
 
 _CODES: Final = {
     301: pb.RedirectAction.RedirectResponseCode.MOVED_PERMANENTLY,
@@ -57,9 +58,8 @@ def add_action(message: pb.Route, route: Route, beside: Sequence[TargetExtras] =
     match route.action:
         case Forward():
             message.route.CopyFrom(_forward(route.action, route.match.path, beside))
-        case RedirectToHttps(port):
-            # Set only if it is not the default port of https: otherwise it would be in every address.
-            message.redirect.CopyFrom(pb.RedirectAction(https_redirect=True, port_redirect=port if port != 443 else 0))
+        case RedirectToHttps():
+            message.redirect.CopyFrom(_redirect_to_https(route.action))
         case Redirect():
             message.redirect.CopyFrom(_redirect(route.action))
         case Respond(status=status, body=body):
@@ -149,6 +149,18 @@ def _set(edits: HeaderEdits) -> Iterable[base_pb2.HeaderValueOption]:
 
 
 # --- Answering
+
+
+def _redirect_to_https(redirect: RedirectToHttps) -> pb.RedirectAction:
+    """Render a redirect that never keeps the port of the request's Host header: that one is not for TLS.
+
+    Envoy's ``https_redirect`` drops port 80 alone. It drops others if the action has a host or a port. With a host,
+    the default port of https can stay out of the address.
+    """
+    in_address = redirect.port != _HTTPS_PORT or not redirect.host
+    return pb.RedirectAction(
+        https_redirect=True, host_redirect=redirect.host, port_redirect=redirect.port if in_address else 0
+    )
 
 
 def _redirect(redirect: Redirect) -> pb.RedirectAction:
