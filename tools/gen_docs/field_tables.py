@@ -38,6 +38,12 @@ def title_of(kind: type) -> str:
     )
 
 
+_TREATMENTS: Final = (
+    "[Other fields of the kind](index.md#how-fields-are-treated) are *silent* (accepted), *ignored* (accepted with a "
+    "warning),\nor *refused* (an error):"
+)
+
+
 def kinds_by_title() -> Mapping[str, type]:
     """Return the kinds that have a table, by its heading."""
     return {title_of(kind): kind for kind in KINDS.values()} | {"metadata": Meta}
@@ -156,7 +162,11 @@ def field_tables(title: str, kept: str) -> str:
     effects = {cells[0].strip("`"): cells[2] for cells in rows(kept) if len(cells) == 3}
     supported = [each for each in known if each.treatment == "supported"]
     written = [(f"`{each.path}`", each.type, effects.get(each.path) or each.said) for each in supported]
-    items = [*_ITEM.findall(kept), *_treated(known)]
+    treated = list(_treated(known))
+    items = _ITEM.findall(kept)
+    if treated and title != "metadata":
+        items.append(f"\n{_TREATMENTS}\n" if items else f"{_TREATMENTS}\n")
+    items += treated
     return table(("field", "type", "effect"), written) + ("\n\n" + "\n".join(items) if items else "")
 
 
