@@ -54,7 +54,7 @@ class ControlMetrics(Collector):
         )
         generations.add_metric(("ok",), counts.built)
         generations.add_metric(("failed",), counts.failed)
-        pushes = HistogramMetricFamily(f"{_PREFIX}_push_seconds", "From a change until it is sent to proxies.")
+        pushes = HistogramMetricFamily(f"{_PREFIX}_push_seconds", "Seconds from a change until it is sent to proxies.")
         pushes.add_metric((), counts.push_buckets, counts.push_seconds)
         return generations, pushes
 
@@ -78,7 +78,7 @@ def _of_documents(view: ControlView) -> Iterable[Metric]:
     return (
         _gauge("documents_with_errors", "Documents that have an error.", view.faulty_documents),
         _gauge("last_good_resources", "Resources whose last good version is in force.", view.last_good),
-        _gauge("changes_waiting", "Files with a change that loosens and waits.", view.waiting),
+        _gauge("changes_waiting", "Files with a pending change that removes protection.", view.waiting),
     )
 
 
