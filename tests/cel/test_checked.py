@@ -357,7 +357,7 @@ def test_bytes_that_are_nested_deeper_than_messages_may_be_are_no_message() -> N
         pb.CheckedExpr.FromString(boolean(deep(200)).SerializeToString())
 
 
-def test_every_problem_is_told() -> None:
+def test_every_problem_is_reported() -> None:
     found = read(boolean(call("_||_", call("exec", EQUAL), call("_==_", ident("a"), ident("b")))))
     assert isinstance(found, list)
     assert [each.split(":")[0] for each in found] == [

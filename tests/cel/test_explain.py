@@ -55,7 +55,7 @@ def test_every_part_has_its_value() -> None:
     )
 
 
-def test_what_holds_needs_no_hint() -> None:
+def test_a_true_expression_needs_no_hint() -> None:
     found = explained("identity.group == 'user' || identity.x == 'y'")
     assert (found.outcome, found.root.value, found.hints) == (HOLDS, TRUE, ())
 
@@ -119,7 +119,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize(("text", "value"), VALUES.items())
-def test_values_are_shown_unless_they_are_secret_or_may_hold_something_secret(text: str, value: object) -> None:
+def test_values_are_shown_unless_they_are_or_may_contain_secrets(text: str, value: object) -> None:
     found = explained(f"dyn({text}) == null").root
     assert [each.value for each in found.parts[0].parts] == [value]
     assert "hunter2" not in repr(explained(f"dyn({text}) == null"))

@@ -172,7 +172,7 @@ ABSENT = {
 
 
 @pytest.mark.parametrize("text", ABSENT.values(), ids=ABSENT.keys())
-def test_a_claim_that_may_be_missing_is_flagged_whatever_else_is_asked(text: str) -> None:
+def test_a_claim_that_may_be_missing_is_flagged_despite_other_conditions(text: str) -> None:
     assert Doubt.UNGUARDED in doubts(text)
 
 

@@ -262,7 +262,7 @@ def test_external_services_are_not_asked_and_the_answer_says_so(folder: Path) ->
 
 @pytest.mark.real
 @pytest.mark.parametrize("protocol", ["GRPC", "HTTP"])
-async def test_external_services_are_asked_if_that_is_wanted(protocol: str, folder: Path) -> None:
+async def test_external_services_are_called_if_requested(protocol: str, folder: Path) -> None:
     server = Server()
     async with server.running("testserver", "--mode", "path", "--engine", "grpcio", http=True, admin=False):
         port = server.grpc if protocol == "GRPC" else server.http
@@ -309,7 +309,7 @@ def test_what_is_wrong_with_a_token_is_said(folder: Path, claims: str, reason: s
     assert found["trace"][0]["rules"][0]["hint"] == hint
 
 
-def test_policies_of_a_gateway_are_asked_if_it_is_named_and_missed_if_nothing_leads_there(folder: Path) -> None:
+def test_policies_of_a_named_gateway_are_evaluated_and_an_unreached_gateway_is_reported(folder: Path) -> None:
     edge = policy(
         rule("{type: SPIFFE, spiffe: spiffe://cluster.local/edge}"),
         name="edge",

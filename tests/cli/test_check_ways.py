@@ -69,7 +69,7 @@ def test_the_policies_of_the_gateway_that_leads_to_a_backend_judge_too(folder: P
     assert short(denied) == ("deny", "g", [ASSUMED.format("edge/web")])
 
 
-def test_so_do_those_of_the_gateway_that_nobody_wrote(folder: Path) -> None:
+def test_so_do_those_of_the_default_gateway(folder: Path) -> None:
     assert short(check(folder, asked(BY_AGENT), BACKEND, SHOP)) == ("allow", "p", [])
     denied = check(folder, asked(BY_AGENT), BACKEND, SHOP, DEFAULT)
     assert short(denied) == ("deny", "g", [ASSUMED.format("authplane/default")])

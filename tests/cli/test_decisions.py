@@ -116,7 +116,7 @@ async def test_an_address_that_is_none_is_a_usage_error() -> None:
     assert result.stderr.startswith("authplane: 'nowhere' is not an address")
 
 
-async def test_a_folder_that_nobody_serves_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_folder_that_is_not_served_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     result = await decisions(str(tmp_path))
     assert (result.exit_code, result.stdout) == (1, "")

@@ -106,7 +106,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("text", "want"), BAD.values(), ids=BAD.keys())
-def test_a_document_that_cannot_be_served_is_told_line_by_line(text: str, want: list[str], tmp_path: Path) -> None:
+def test_an_invalid_document_is_reported_line_by_line(text: str, want: list[str], tmp_path: Path) -> None:
     file = tmp_path / "door.yaml"
     file.write_text(text, encoding="utf-8")
     result = CliRunner().invoke(build_app(), ["authserver", "serve", str(file), "--address", "127.0.0.1:0"])
@@ -235,7 +235,7 @@ async def test_all_workers_write_to_one_log_and_go_on_where_it_was_moved_away(
 
 @pytest.mark.real
 @ENGINES
-async def test_a_check_in_flight_is_answered_when_the_server_is_asked_to_end(engine: str, tmp_path: Path) -> None:
+async def test_a_check_in_flight_is_answered_when_the_server_stops(engine: str, tmp_path: Path) -> None:
     server, users, log = Server(), tmp_path / "users", tmp_path / "decisions.log"
     users.write_text(entry("ann", "secret", cost=12), encoding="utf-8")
     arguments = ["htpasswd", "--file", str(users), "--engine", engine, "--decision-log", str(log)]
@@ -281,7 +281,7 @@ async def test_every_decision_is_in_the_log_in_order_when_the_server_has_ended(
 
 @pytest.mark.real
 @ENGINES
-async def test_nobody_who_reads_the_log_costs_lines_and_holds_up_neither_checks_nor_their_parent(engine: str) -> None:
+async def test_an_unread_log_loses_lines_and_delays_neither_checks_nor_the_parent(engine: str) -> None:
     server = Server()
     unread, output = os.pipe()
     argv = [sys.executable, "-m", "authplane", "authserver", "testserver", "--engine", engine, "--log-format", "json"]

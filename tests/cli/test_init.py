@@ -149,7 +149,7 @@ def test_an_address_that_gives_out_credentials_is_refused() -> None:
 
 
 @pytest.mark.real
-def test_questions_are_asked_on_a_terminal_until_the_answers_can_be_used(tmp_path: Path) -> None:
+def test_init_prompts_on_a_terminal_until_the_answers_are_valid(tmp_path: Path) -> None:
     typed = ["127.0.0.1", "http://127.0.0.1:7000/mcp", "", "", "readers", "readers=add", "admins=*", ""]
     controller, terminal = pty.openpty()
     with subprocess.Popen(

@@ -158,7 +158,7 @@ def step(text: str, path: str, place: str, *steps: Any, why: str = "") -> dict[s
 
 
 @pytest.mark.usefixtures("place")
-def test_what_is_noted_is_told() -> None:
+def test_noted_actions_are_reported() -> None:
     tree = first_match(when(header("x-user").is_there(), then=noting(skip())))
     told = json.loads(printed(match(tree, CALL, "-o", "json")))
     assert (told["matched"], told["action"], told["noted"]) == (False, None, ["skip"])

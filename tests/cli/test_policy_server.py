@@ -68,7 +68,7 @@ def without_times(line: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.requirement("S15")
 @pytest.mark.parametrize("engine", ["grpcio", "pyvoy"])
-async def test_policies_decide_and_every_decision_is_told(folder: Path, engine: str) -> None:
+async def test_policies_decide_and_every_decision_is_logged(folder: Path, engine: str) -> None:
     server = Server()
     async with server.running("policy", str(folder), "--engine", engine):
         assert status(await server.answer(tool_check(spiffe_id=AGENT))) == 200
@@ -105,7 +105,7 @@ async def test_policies_decide_and_every_decision_is_told(folder: Path, engine: 
 
 
 @pytest.mark.parametrize("engine", ["grpcio", "pyvoy"])
-async def test_a_change_of_the_folder_holds_without_a_restart_and_a_mistake_opens_nothing(
+async def test_a_change_of_the_folder_applies_without_a_restart_and_an_error_opens_nothing(
     folder: Path, engine: str
 ) -> None:
     server = Server()
@@ -131,7 +131,7 @@ async def test_a_change_of_the_folder_holds_without_a_restart_and_a_mistake_open
 
 
 @pytest.mark.requirement("S09")
-async def test_a_name_without_the_certificate_that_proves_it_is_nobody(folder: Path) -> None:
+async def test_a_name_without_its_certificate_is_no_identity(folder: Path) -> None:
     server = Server()
     async with server.running("policy", str(folder), "--engine", "grpcio"):
         named = tool_check()

@@ -96,7 +96,7 @@ def test_the_place_of_an_object_that_is_gone_is_not_mistaken_for_it() -> None:
         assert memo.ensure(Same(Value(str(number))), None, partial(str, number)) == str(number)
 
 
-def test_what_somebody_holds_is_given_again_and_forgotten_when_nobody_does() -> None:
+def test_a_referenced_value_is_returned_again_and_dropped_without_references() -> None:
     held, made = Held[str, Heavy](), list[str]()
 
     def make() -> Heavy:

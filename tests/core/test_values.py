@@ -179,7 +179,7 @@ def test_a_value_survives_pickling_before_a_constructor_is_written() -> None:
 
 
 @pytest.mark.parametrize("classes", [OURS, THEIRS], ids=["ours", "theirs"])
-def test_a_value_is_told_by_patterns(classes: dict[str, Any]) -> None:
+def test_a_value_matches_patterns(classes: dict[str, Any]) -> None:
     def told(value: object) -> str:
         match value:
             case classes_named.Placed(1, two):
@@ -208,7 +208,7 @@ def test_a_value_is_replaced_in_part(classes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("classes", [OURS, THEIRS], ids=["ours", "theirs"])
-def test_a_value_that_holds_itself_has_a_text(classes: dict[str, Any]) -> None:
+def test_a_value_that_contains_itself_has_a_text(classes: dict[str, Any]) -> None:
     held: list[object] = []
     value = classes["Single"](held)
     held.append(value)

@@ -24,7 +24,7 @@ def test_a_decision_waits_for_the_end_of_its_request() -> None:
     assert requests.ended(record) == JoinedRequest(record=record)
 
 
-def test_a_request_without_a_decision_stands_alone() -> None:
+def test_a_request_without_a_decision_is_shown_alone() -> None:
     assert JoinedRequests().ended({"request_id": None}) == JoinedRequest(record={"request_id": None})
 
 

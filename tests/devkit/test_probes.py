@@ -160,7 +160,7 @@ async def test_a_clock_is_not_compared_where_no_policy_names_an_issuer() -> None
 
 
 @pytest.mark.parametrize("date", ["", "yesterday"])
-async def test_a_clock_that_nobody_tells_is_unknown(tmp_path: Path, date: str) -> None:
+async def test_a_missing_clock_is_unknown(tmp_path: Path, date: str) -> None:
     (_, outcome, _), (subject, clock, message) = await issuer_rows(tmp_path, date)
     assert (outcome, subject, clock) == ("ok", "this machine", "unknown")
     assert message == "Not compared: no issuer answered with a Date header."

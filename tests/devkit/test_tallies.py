@@ -48,7 +48,7 @@ def test_a_counter_of_envoy_tells_who_granted(name: str, want: Tally | None) -> 
     assert parse_envoy_stats(stats({f"{RBAC}.{name}": 3})) == (() if want is None else (want,))
 
 
-def test_requests_that_nobody_answered_for_are_undecided() -> None:
+def test_requests_without_a_decision_are_undecided() -> None:
     assert parse_envoy_stats(stats({"http.gateway.ext_authz.error": 2, "http.gateway.ext_authz.ok": 7})) == (
         Tally(by=By.ENVOY, undecided=2),
     )

@@ -40,7 +40,7 @@ def test_edits_and_certificates_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoiled", ["expired", "missing", "garbage"])
-def test_certificates_that_no_longer_hold_are_made_anew(tmp_path: Path, spoiled: str) -> None:
+def test_expired_certificates_are_created_again(tmp_path: Path, spoiled: str) -> None:
     workspace = prepare_workspace(tmp_path, NOW)
     before, now = workspace.ca.read_bytes(), NOW
     match spoiled:

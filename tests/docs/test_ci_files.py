@@ -57,7 +57,7 @@ def test_the_step_for_github_actions_validates_lints_and_tests() -> None:
 
 
 @pytest.mark.real
-def test_the_step_for_github_actions_checks_the_form_if_it_is_told_to(tmp_path: Path) -> None:
+def test_the_github_actions_step_checks_the_format_if_configured(tmp_path: Path) -> None:
     (tmp_path / "all.yaml").write_text("kind: Service\napiVersion: v1\nmetadata: {name: x}\n")
     assert outcomes(folder=str(tmp_path), tests=str(EXAMPLE), format="true") == [0, 0, 1, 0]
     assert outcomes(folder=str(tmp_path), tests=str(EXAMPLE)) == [0, 0, 0, 0]

@@ -145,7 +145,7 @@ def test_what_a_page_leaves_out_is_the_only_thing_that_may_differ() -> None:
     assert not shows("a\n", "a\nb\n")
 
 
-def test_the_yaml_of_the_page_for_users_of_contour_stands_in_an_example() -> None:
+def test_the_yaml_of_the_page_for_contour_users_is_in_an_example() -> None:
     examples = [path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*/*.yaml")]
     pages = [
         ROOT / "docs" / "how-to" / name for name in ("authorize-with-httpproxy.md", "limit-httpproxy-authorization.md")

@@ -60,7 +60,7 @@ def test_a_tutorial_is_taken_apart() -> None:
 
 
 @pytest.mark.real
-def test_what_comes_out_otherwise_is_told(tmp_path: Path) -> None:
+def test_different_output_is_reported(tmp_path: Path) -> None:
     assert follow(EXAMPLE, tmp_path) == []
     [wrong, _] = follow(EXAMPLE.replace("hello\n…", "goodbye\n…"), tmp_path)
     assert wrong == '$ python hello.py && echo $NAME && cat who.json\nhello\nann\n{"name": "ann"}\n'

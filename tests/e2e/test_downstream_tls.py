@@ -199,7 +199,7 @@ CASES = {
 
 @pytest.mark.real
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-async def test_clients_show_the_certificates_that_are_asked_for(envoy: Reached, case: Case) -> None:
+async def test_clients_present_the_requested_certificates(envoy: Reached, case: Case) -> None:
     answer = await ask(envoy, f"{case.host}.example", client(case.who) if case.who else None)
     assert (answer is not None and answer.status_code == 200) is case.served
 
@@ -215,7 +215,7 @@ FORGED = {"x-forwarded-client-cert": 'Subject="CN=friend"'}
 
 
 @pytest.mark.real
-async def test_the_origin_is_told_what_was_asked_for(envoy: Reached) -> None:
+async def test_the_origin_gets_the_configured_certificate_fields(envoy: Reached) -> None:
     [value] = told(await ask(envoy, "tells.example", client("friend"), headers=FORGED))
     parts = dict(part.split("=", 1) for part in value.split(";"))
     digest = x509.load_pem_x509_certificate(client("friend").certificate).fingerprint(hashes.SHA256()).hex()
@@ -228,7 +228,7 @@ async def test_the_origin_is_told_what_was_asked_for(envoy: Reached) -> None:
 
 
 @pytest.mark.real
-async def test_a_certificate_that_nobody_verifies_is_asked_for_all_the_same(envoy: Reached) -> None:
+async def test_an_unverified_client_certificate_is_still_requested(envoy: Reached) -> None:
     [value] = told(await ask(envoy, "tells-any.example", client("stranger"), headers=FORGED))
     assert value.endswith(';Subject="CN=stranger"')
 

@@ -193,7 +193,7 @@ async def test_the_origin_sees_the_test_server_s_headers_and_none_of_the_client_
 
 
 @pytest.mark.real
-async def test_a_service_over_http_is_asked_and_its_headers_reach_the_origin(scene: Scene) -> None:
+async def test_a_service_over_http_is_called_and_its_headers_reach_the_origin(scene: Scene) -> None:
     allowed = await scene.curl.get("https://http.many.example/allow", *SPOOFED)
     assert (allowed.status, allowed.seen("auth-handler")) == (200, [("auth-handler", "testserver")])
     denied = await scene.curl.get("https://http.many.example/x")

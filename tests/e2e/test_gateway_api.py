@@ -85,7 +85,7 @@ async def test_without_a_gateway_every_backend_has_a_path_on_this_machine(tmp_pa
 
 
 @pytest.mark.requirement("R36")
-async def test_every_backend_of_a_weighted_route_is_asked_about_for_itself(tmp_path: Path) -> None:
+async def test_every_backend_of_a_weighted_route_has_its_own_check(tmp_path: Path) -> None:
     port = free_port()
     shares = ", ".join([ref("one", 2), ref("two"), ref("open"), ref("missing")])
     documents = [gateway(port), route(f"backendRefs: [{shares}]"), policy("one"), policy("two"), policy("missing")]
@@ -186,7 +186,7 @@ async def test_what_the_policy_server_denies_does_not_reach_the_backend(tmp_path
         assert [each.request.target for each in it.reached] == ["/mcp/allow"]
 
 
-async def test_a_policy_of_a_gateway_holds_for_services_as_well(tmp_path: Path) -> None:
+async def test_a_policy_of_a_gateway_applies_to_services_as_well(tmp_path: Path) -> None:
     port = free_port()
     of_gateway = policy("edge").replace("kind: Backend", "kind: Gateway")
     documents = [gateway(port), route("backendRefs: [{name: weather, port: 80}]"), of_gateway]
@@ -287,7 +287,7 @@ async def over_tls(it: Served, tls: ssl.SSLContext, sni: str, host: str, **heade
 
 @pytest.mark.requirement("S07")
 @pytest.mark.parametrize("mode", ["AllowValidOnly", "AllowInsecureFallback"])
-async def test_the_clients_certificate_reaches_the_check_and_nobody_else(tmp_path: Path, mode: str) -> None:
+async def test_the_clients_certificate_reaches_only_the_check(tmp_path: Path, mode: str) -> None:
     port = free_port()
     validation = f"frontendValidation: {{caCertificateRefs: [{{name: clients}}], mode: {mode}}}"
     listener = f"protocol: HTTPS, tls: {{certificateRefs: [{{name: tls}}], {validation}}}"

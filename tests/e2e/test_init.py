@@ -72,7 +72,7 @@ def next_commands(printed: str) -> list[str]:
 
 
 @pytest.mark.requirement("IN-1")
-async def test_run_serves_the_folder_to_members_of_a_group_and_to_nobody_else() -> None:
+async def test_run_serves_the_folder_only_to_members_of_a_group() -> None:
     port = free_port()
     async with tool_server() as tools:
         url = f"http://127.0.0.1:{tools.port}/mcp"

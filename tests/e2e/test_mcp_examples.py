@@ -63,7 +63,7 @@ def of(provider: OidcProvider) -> str:
     return provider.url.removeprefix("https://")
 
 
-async def test_tools_for_whoever_has_a_token(providers: list[OidcProvider], tmp_path: Path) -> None:
+async def test_tools_for_every_sender_with_a_token(providers: list[OidcProvider], tmp_path: Path) -> None:
     one, two = providers
     text = example("oidc-tools").replace("auth-server.example.com", of(one))
     async with served(tmp_path, text, one) as it:
@@ -99,7 +99,7 @@ async def test_two_issuers_with_audiences_of_two_kinds(providers: list[OidcProvi
         assert got == {one.url: [400, 403, 403, 403, 403], two.url: [403, 400, 400, 403, 403]}
 
 
-async def test_an_external_service_is_asked_about_every_request(tmp_path: Path) -> None:
+async def test_an_external_service_gets_every_request(tmp_path: Path) -> None:
     asked = TestServer(mode=Mode.PATH)
     settings = FrontPlan(address=TcpAddress(host="127.0.0.1", port=0))
     async with serve_authz(asked, settings, observer=Told()) as address:

@@ -73,7 +73,7 @@ async def test_an_agent_with_a_token_does_what_it_may_and_nothing_else(
 
 
 @pytest.mark.requirement("A4")
-async def test_who_is_nobody_learns_where_to_get_a_token_and_who_lacks_scopes_learns_which(
+async def test_senders_without_a_token_or_scopes_learn_where_to_get_them(
     provider: OidcProvider, tmp_path: Path
 ) -> None:
     async with mcp_gateway(tmp_path, policy(rules(provider)), issuers=(provider.url,)) as it, deciding(it):
@@ -185,7 +185,7 @@ async def by_hmac(provider: OidcProvider, token: str) -> str:
 
 @pytest.mark.requirement("S5")
 @pytest.mark.requirement("J42")
-async def test_a_forged_token_is_refused_and_nobody_learns_why(provider: OidcProvider, tmp_path: Path) -> None:
+async def test_a_forged_token_is_rejected_without_a_reason(provider: OidcProvider, tmp_path: Path) -> None:
     made = mcp_gateway(tmp_path, policy(rules(provider)), issuers=(provider.url,))
     async with made as it, deciding(it) as kept:
         good = await provider.token()

@@ -185,7 +185,7 @@ def test_the_worlds_have_all_to_show_that_matters() -> None:
 @pytest.mark.real
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("number", range(WORLDS))
-async def test_every_request_is_checked_by_whom_the_documents_say(stage: Stage, number: int) -> None:
+async def test_every_request_is_checked_by_the_configured_service(stage: Stage, number: int) -> None:
     world = CHOSEN[number]
     wanted = world.wanted()
     found: Requests = {}

@@ -188,7 +188,7 @@ async def test_the_sample_loads_and_works(sample: Sample) -> None:
             assert f'"auth-{name}",\n      "{value}"' in answer
 
 
-def test_what_stands_in_the_wrong_place_is_named_and_nothing_is_served_without_it(sample: Sample) -> None:
+def test_misplaced_fields_are_named_and_nothing_is_served_without_them(sample: Sample) -> None:
     text = (sample.folder / "echo.yaml").read_text(encoding="utf-8")
     documents = [part for part in text.split("---\n") if "kind: HTTPProxy" not in part]
     (sample.folder / "echo.yaml").write_text("---\n".join([*documents, AS_WRITTEN]), encoding="utf-8")

@@ -57,7 +57,7 @@ async def test_envoy_accepts_every_golden_output(case: Path) -> None:
 
 @pytest.mark.requirement("EN-2")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_filters_stand_in_one_order_on_every_listener(case: Path) -> None:
+def test_filters_have_the_same_order_on_every_listener(case: Path) -> None:
     rendered = dump(world_of(case).generation.rendered, show_secrets=False)
     for listener in rendered["listeners"]:
         for chain in listener["filterChains"]:

@@ -119,7 +119,7 @@ def test_who_wants_it_so_gets_calls_without_a_decision_and_they_are_marked(
     assert cart.header(MARK) == ["true"]
 
 
-def test_a_service_that_dies_and_returns_is_asked_again(serve: Serve, cart: Cart) -> None:
+def test_a_service_that_restarts_gets_checks_again(serve: Serve, cart: Cart) -> None:
     with authorizing() as authority:
         port = serve(cart, filters=[ext_authz(authority.target, credentials=None)])
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -134,7 +134,7 @@ def test_a_service_that_dies_and_returns_is_asked_again(serve: Serve, cart: Cart
 
 
 @pytest.mark.slow
-def test_a_hanging_service_holds_no_call_past_its_deadline(serve: Serve, cart: Cart, authority: Authority) -> None:
+def test_a_hanging_service_delays_no_call_past_its_deadline(serve: Serve, cart: Cart, authority: Authority) -> None:
     authority.hold.clear()
     port = serve(cart, filters=[ext_authz(authority.target, credentials=None, timeout=None)])
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -357,7 +357,7 @@ ODD = [b"/shop.Cart/\xff", b"/\xff\xfe/a", b"shop.Cart/unary_unary", b"//shop.Ca
 
 
 @pytest.mark.parametrize("path", ODD)
-def test_an_odd_path_reaches_nobody_and_the_server_goes_on(any_port: int, cart: Cart, path: bytes) -> None:
+def test_an_invalid_path_reaches_no_handler_and_the_server_continues(any_port: int, cart: Cart, path: bytes) -> None:
     async def send() -> None:
         async with raw_client(TcpAddress(host="127.0.0.1", port=any_port)) as client:
             stream = await client.call(call_headers(path), frame(b"x"))

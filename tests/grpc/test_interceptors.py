@@ -114,7 +114,7 @@ def test_an_interceptor_may_refuse_calls_of_all_kinds(serve: Serve, cart: Cart, 
     assert (error.code(), error.details(), cart.calls) == (grpc.StatusCode.FAILED_PRECONDITION, "interceptor", 0)
 
 
-def test_an_interceptor_sees_calls_that_nobody_serves(serve: Serve, cart: Cart, stack: str) -> None:
+def test_an_interceptor_sees_calls_without_a_handler(serve: Serve, cart: Cart, stack: str) -> None:
     log: list[Any] = []
     port = serve(cart, interceptors=[recording(stack, log, "one")])
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:

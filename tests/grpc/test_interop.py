@@ -79,7 +79,7 @@ def test_reflection_works_behind_filters() -> None:
     assert sorted(names) == ["grpc.reflection.v1alpha.ServerReflection", "shop.Cart"]
 
 
-def test_a_server_made_for_envoy_is_asked_in_its_form(serve: Serve, cart: Cart, authority: Authority) -> None:
+def test_a_server_for_envoy_gets_checks_in_envoys_form(serve: Serve, cart: Cart, authority: Authority) -> None:
     def decide(check: Any) -> Any:
         # As services read it that were made for Envoy: from the map, and by the path.
         http = check.attributes.request.http

@@ -192,7 +192,7 @@ async def test_a_channel_is_ready_when_it_is_connected(cart: Cart) -> None:
         assert server.stop(0).wait(PATIENCE)
 
 
-def test_a_callback_that_fails_keeps_nobody_from_being_told() -> None:
+def test_a_failing_callback_does_not_stop_other_callbacks() -> None:
     current = ThreadCurrentPlan()
     told: list[grpc.ChannelConnectivity] = []
 
@@ -215,7 +215,7 @@ def test_methods_that_are_made_for_one_call_leave_nothing_behind(port: int) -> N
         assert pooled._made == {}
 
 
-def test_compression_holds_also_where_a_cluster_names_the_certificates() -> None:
+def test_compression_also_applies_if_a_cluster_names_the_certificates() -> None:
     reaching = Reaching(
         authority="a",
         credentials=authplane.grpc.XdsChannelCredentials(None),
@@ -262,9 +262,7 @@ def test_handlers_may_be_added_to_a_server_that_has_started(cart: Cart, stack: s
 
 
 @pytest.mark.parametrize("intercepted", [False, True])
-def test_what_a_handler_says_of_its_end_stands_if_it_returns_nothing(
-    serve: Serve, stack: str, intercepted: bool
-) -> None:
+def test_the_status_of_a_handler_applies_if_it_returns_nothing(serve: Serve, stack: str, intercepted: bool) -> None:
     def say(_: bytes, context: Any) -> Any:
         context.set_code(grpc.StatusCode.NOT_FOUND)
         context.set_details("no such thing")

@@ -92,7 +92,7 @@ TREE: Final = by_prefix(
 )
 
 
-def test_trees_hold_trees() -> None:
+def test_trees_contain_trees() -> None:
     assert found(TREE, x_user="alice") == Verdict(("alice",), matched=True)
     assert found(TREE, x_user="bob", x_tier="gold") == Verdict(("gold",), matched=True)
     assert found(TREE) == Verdict(("other",), matched=True)

@@ -212,7 +212,7 @@ def code(channel: grpc.Channel, kind: str, **options: Any) -> grpc.StatusCode:
     return found
 
 
-def test_a_server_grants_by_itself_what_policies_grant_and_asks_nobody(stack: str, plane: Plane, cart: Cart) -> None:
+def test_a_server_grants_calls_natively_without_a_check(stack: str, plane: Plane, cart: Cart) -> None:
     denied = grpc.StatusCode.PERMISSION_DENIED
     with xds_serving(stack) as make:
         server = make(cart, f"127.0.0.1:{plane.port}", XdsServerCredentials(None), xds=plane.bootstrap())
@@ -269,7 +269,7 @@ def test_a_server_that_leaves_decisions_to_the_policy_server_refuses_by_itself(
     assert cart.calls == 4
 
 
-def test_mistakes_deny_until_they_are_corrected_and_nobody_is_let_in_without_an_answer(
+def test_invalid_policies_and_missing_answers_deny_until_they_are_corrected(
     stack: str, plane: Plane, cart: Cart
 ) -> None:
     def becomes(name: str, text: str, wanted: grpc.StatusCode) -> None:

@@ -221,7 +221,7 @@ def test_virtual_hosts_are_chosen_by_the_authority_where_it_is_known(
     assert refusal(connect(server)).details() == "no route matches this call"
 
 
-def test_a_default_authority_stands_for_the_one_that_is_not_known(
+def test_a_default_authority_replaces_an_unknown_authority(
     xds_serve: Any, connect: Any, control: Control, cart: Cart, stack: str
 ) -> None:
     hosts = routes("inline", served("shop.example"), served("*", "/nothing"))

@@ -69,7 +69,7 @@ def test_links_of_the_readme_to_the_project_lead_somewhere() -> None:
 
 
 @pytest.mark.real
-def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_contains_the_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
         names = opened.namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"authplane"}
@@ -77,7 +77,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
 
 
 @pytest.mark.real
-def test_the_source_distribution_holds_what_builds_and_explains_it(built: Path) -> None:
+def test_the_source_distribution_contains_the_build_files_and_documentation(built: Path) -> None:
     [sdist] = built.glob("*.tar.gz")
     with tarfile.open(sdist) as opened:
         tops = {name.split("/")[1] for name in opened.getnames()}

@@ -48,7 +48,7 @@ def test_a_fraction_has_a_value() -> None:
 
 
 @pytest.mark.requirement("HF-20")
-def test_a_denominator_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_denominator_is_rejected() -> None:
     problems = Problems()
     value = percent_pb2.FractionalPercent.FromString(b"\x08\x01\x10\x09")
     assert parse_runtime_fraction(base_pb2.RuntimeFractionalPercent(default_value=value), problems) is None

@@ -39,7 +39,7 @@ CASES: Final = {
 
 @pytest.mark.requirement("RT-2")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_a_header_matches_and_a_missing_one_only_if_absence_is_asked_for(case: Case) -> None:
+def test_a_missing_header_matches_only_if_absence_is_required(case: Case) -> None:
     problems = Problems()
     matcher = parse_header_matcher(pb.HeaderMatcher(name="X-Name", **case.fields), problems)
     assert matcher is not None

@@ -131,7 +131,7 @@ OUTSIDE: Final = re.compile(
 LARGE: Final = {"parse/nest/parens"}
 
 
-def test_how_much_of_the_specification_is_asked(
+def test_how_much_of_the_specification_is_tested(
     asked: Mapping[str, list[tuple[Case, Said]]], pytestconfig: pytest.Config, golden: Golden
 ) -> None:
     every = spec_cases(pytestconfig)

@@ -38,7 +38,7 @@ async def run(script: str, folder: Path) -> tuple[Tally, str]:
     return made.tally, output.getvalue()
 
 
-async def test_the_end_of_a_process_is_told_with_its_number_and_the_rest_is_tried(tmp_path: Path) -> None:
+async def test_the_end_of_a_process_is_reported_with_its_number_and_the_rest_is_tried(tmp_path: Path) -> None:
     tally, output = await run(DIES, tmp_path)
     assert sorted(tally.differing) == sorted(SHARES)
     assert tally.done == {kind: 3 * KINDS[kind].cases for kind in KINDS}

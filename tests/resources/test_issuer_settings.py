@@ -23,7 +23,7 @@ spec:
     return library.current()
 
 
-def test_an_issuer_says_what_its_tokens_are_and_for_whom() -> None:
+def test_issuer_settings_have_token_types_and_audiences() -> None:
     svids = "{url: https://a, jwtSvids: {trustDomain: example.org, audiences: [shop]}}"
     accounts = "{url: https://b, serviceAccounts: {audiences: [shop, other]}}"
     configuration = load(f"{svids}\n  - {accounts}").resources.configuration

@@ -36,7 +36,7 @@ async def talker(said: bytes) -> AsyncIterator[Address]:
         yield TcpAddress(host="127.0.0.1", port=server.sockets[0].getsockname()[1])
 
 
-async def test_a_server_is_asked_over_a_unix_socket_and_over_tcp(tmp_path: Path) -> None:
+async def test_a_page_is_fetched_over_a_unix_socket_and_over_tcp(tmp_path: Path) -> None:
     async with serve_http(UnixAddress(path=str(tmp_path / "s")), respond) as address:
         assert await ask(address, "/a?b=^c$") == Reply(200, b"GET /a?b=^c$ authplane\xff")
         assert (await ask(address, "/none", method="POST")).status == 404

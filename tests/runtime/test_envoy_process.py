@@ -103,7 +103,7 @@ async def test_a_configuration_can_be_a_file_and_its_own_admin_address_is_not_us
         await envoy.ready(limit=START_LIMIT)
 
 
-async def test_a_bad_configuration_is_told_with_envoys_words() -> None:
+async def test_a_rejected_configuration_is_reported_with_envoys_message() -> None:
     async with run_envoy('{"no_such_field": 1}', sink=Lines(), settings=QUIET) as envoy:
         with pytest.raises(
             EnvoyEndedError, match=r"^Envoy ended with exit status 1. Its last lines:\n(.*\n)*.*no_such_field"

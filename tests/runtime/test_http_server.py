@@ -144,7 +144,7 @@ async def test_connections_that_are_being_answered_are_not_closed_for_others() -
         assert (await one.readline()) == b"HTTP/1.1 200 OK\r\n"
 
 
-async def test_health_is_told_while_slow_clients_hold_every_connection() -> None:
+async def test_health_is_answered_while_slow_clients_use_every_connection() -> None:
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(serve_http(HERE, _respond, limits=HttpLimits(connections=20)))
         for _ in range(100):
@@ -155,7 +155,7 @@ async def test_health_is_told_while_slow_clients_hold_every_connection() -> None
         assert (await reader.readline()) == b"HTTP/1.1 200 OK\r\n"
 
 
-async def test_a_client_that_waits_is_told_to_go_on() -> None:
+async def test_a_client_that_expects_100_continue_gets_it() -> None:
     async with serve_http(HERE, _respond) as address, _raw(address) as (reader, writer):
         writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\nexpect: 100-continue\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
@@ -293,7 +293,7 @@ async def test_a_request_that_has_arrived_is_answered_when_the_server_stops_and_
     _writer.close()
 
 
-async def test_a_request_that_takes_too_long_does_not_hold_up_the_end() -> None:
+async def test_a_slow_request_does_not_delay_the_exit() -> None:
     arrived = asyncio.Event()
 
     async def respond(_: HttpRequest) -> HttpResponse:

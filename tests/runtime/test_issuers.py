@@ -90,7 +90,7 @@ async def test_keys_are_discovered_once_and_serve_many_tokens(there: IssuerServe
 
 
 @pytest.mark.requirement("policy:S10", "policy:S12")
-async def test_a_new_key_is_fetched_when_a_token_names_it_and_the_change_is_told(there: IssuerServer) -> None:
+async def test_a_new_key_is_fetched_when_a_token_names_it_and_the_change_is_reported(there: IssuerServer) -> None:
     watch = Watch()
     async with follow_issuers([there.issuer()], options(watch)) as issuers:
         await issuers.tried(5)
@@ -145,7 +145,7 @@ async def test_a_flood_of_unknown_keys_causes_one_fetch(there: IssuerServer) -> 
 
 
 @pytest.mark.requirement("J28")
-async def test_an_issuer_that_is_down_at_the_start_holds_up_nobody_and_is_found_later(
+async def test_an_issuer_that_is_down_at_the_start_delays_nothing_and_is_found_later(
     there: IssuerServer, tmp_path: Path
 ) -> None:
     async with issuer_server(tmp_path) as other:
@@ -389,14 +389,14 @@ async def test_private_networks_can_be_allowed_for_all_in_development(there: Iss
         assert kids(issuers, there) == ["old"]
 
 
-async def test_nothing_about_us_is_told_to_an_issuer(there: IssuerServer) -> None:
+async def test_an_issuer_learns_nothing_about_us(there: IssuerServer) -> None:
     client = IssuerClient(reach=there.issuer().reach)
     assert isinstance(await client.fetch(f"{there.url}/keys"), HttpAnswer)
     names = {line.partition(b":")[0].lower() for line in bytes(there.heard).split(b"\r\n")[1:] if line}
     assert names == {b"host", b"accept", b"accept-encoding", b"user-agent"}
 
 
-async def test_a_name_that_nobody_knows_is_an_error() -> None:
+async def test_a_name_that_does_not_resolve_is_an_error() -> None:
     with pytest.raises(FetchError):
         await IssuerClient(reach=Reach()).fetch("https://issuer.invalid/")
     with pytest.raises(FetchError):
@@ -421,7 +421,7 @@ async def test_issuers_come_and_go_while_others_keep_their_keys(there: IssuerSer
         assert [each.issuer for each in issuers.standings()] == [other.url]
 
 
-async def test_other_demands_hold_at_once_and_keep_the_keys(there: IssuerServer) -> None:
+async def test_changed_demands_apply_at_once_and_keep_the_keys(there: IssuerServer) -> None:
     async with follow_issuers([there.issuer()]) as issuers:
         await issuers.tried(5)
         inspector, token = TokenInspector(issuers), OLD.token(claims(iss=there.url, exp=int(NOW) - 10))
@@ -431,7 +431,7 @@ async def test_other_demands_hold_at_once_and_keep_the_keys(there: IssuerServer)
     assert there.asked == [METADATA, "/keys"]
 
 
-async def test_an_issuer_reached_in_another_way_is_asked_anew(there: IssuerServer) -> None:
+async def test_an_issuer_with_other_jwks_hosts_is_fetched_again(there: IssuerServer) -> None:
     async with follow_issuers([there.issuer()]) as issuers:
         await issuers.tried(5)
         issuers.configure([there.issuer(jwks_hosts=("keys.example.net",))])

@@ -32,7 +32,7 @@ def test_a_connection_is_not_a_holder() -> None:
         assert find_port_holder(client.getsockname()[1]) is None
 
 
-def test_a_machine_without_proc_names_nobody(tmp_path: Path) -> None:
+def test_a_machine_without_proc_names_no_process(tmp_path: Path) -> None:
     assert find_port_holder(80, tmp_path) is None
 
 

@@ -108,7 +108,7 @@ async def test_a_running_server_shows_the_new_certificate_and_keeps_open_connect
         await call(BODY, timeout=5)
 
 
-def test_what_happens_to_the_files_is_told_where_the_program_says(tmp_path: Path) -> None:
+def test_events_of_the_files_are_reported_to_the_program(tmp_path: Path) -> None:
     write(tmp_path, server("one.example"))
     told: list[tuple[int, str]] = []
     path = tmp_path / "tls.crt"

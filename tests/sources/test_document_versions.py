@@ -203,7 +203,7 @@ def test_a_new_broken_document_is_broken() -> None:
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(("a", "b", "c"))))
-def test_a_name_that_stands_twice_is_an_error_everywhere_in_any_order(order: tuple[str, ...]) -> None:
+def test_a_duplicate_name_is_an_error_everywhere_in_any_order(order: tuple[str, ...]) -> None:
     texts = {"a": service("x"), "b": "# first\n" + service("x", 81), "c": service("y")}
     loaded = load({file: texts[file] for file in order})
     assert loaded.resources == Resources(services=services(y=80).services, broken=frozenset({ref("x")}))

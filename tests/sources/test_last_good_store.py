@@ -217,7 +217,7 @@ async def test_state_that_another_program_writes_for_long_is_not_removed(site: S
     assert names(await site.started()) == ["p"]
 
 
-async def test_what_went_while_nobody_looked_stays_for_a_moment(site: Site) -> None:
+async def test_a_file_that_vanished_between_runs_stays_for_a_moment(site: Site) -> None:
     site.write("a.yaml", policy("p"))
     site.write("b.yaml", policy("q"))
     await site.started()

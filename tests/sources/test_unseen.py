@@ -26,7 +26,7 @@ def said(text: str) -> tuple[list[str], str]:
 
 
 @pytest.mark.parametrize("items", LISTS.values(), ids=LISTS.keys())
-def test_a_list_that_is_read_in_no_known_way_may_hold_a_policy(items: str) -> None:
+def test_an_unreadable_list_may_contain_a_policy(items: str) -> None:
     problem = (
         "error: items: A List must have a list of resources and no inner List. Move the inner "
         "resources into this List. [NotAResource]"

@@ -53,7 +53,7 @@ async def test_a_file_changes_when_its_writer_closes_it(tmp_path: Path) -> None:
         assert changes.unfinished == NOTHING
 
 
-async def test_a_file_that_nobody_closes_is_finished_in_the_end(
+async def test_a_file_that_is_never_closed_is_finished_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("authplane.sources.runtime.inotify.LONGEST_WRITE", 0.0)

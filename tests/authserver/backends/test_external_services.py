@@ -133,7 +133,7 @@ OK: Final = response("status {}")
 
 @pytest.mark.requirement("R62")
 @pytest.mark.requirement("R6A")
-async def test_over_grpc_a_service_is_told_the_whole_request_unless_headers_are_listed() -> None:
+async def test_over_grpc_a_service_gets_the_whole_request_unless_headers_are_listed() -> None:
     metadata = {"envoy.filters.http.jwt_authn": {"https://issuer.example": {"sub": "alice", "n": 1.0, "l": ["a"]}}}
     outcome, service = await over_grpc(OK, ask(OverGrpc(), metadata=metadata))
     assert outcome == Granted()
@@ -322,7 +322,7 @@ async def over_http(answer: HttpResponse, asked: Ask) -> tuple[Outcome, HttpRequ
 
 
 @pytest.mark.requirement("R64")
-async def test_over_http_a_service_is_told_five_things_and_the_headers_that_are_listed() -> None:
+async def test_over_http_a_service_gets_five_values_and_the_listed_headers() -> None:
     outcome, seen = await over_http(HttpResponse(status=200), ask(OverHttp()))
     assert isinstance(outcome, Granted)
     assert (seen.method, seen.target, seen.body) == ("POST", "/mcp?a=1", b"")
@@ -431,7 +431,7 @@ async def test_a_path_that_could_lead_elsewhere_is_not_asked_about(path: str) ->
     assert outcome == NoAnswer("the request cannot be forwarded to the service")
 
 
-async def test_the_endpoints_of_a_service_are_asked_in_turn_and_one_that_is_down_is_passed_over() -> None:
+async def test_endpoints_of_a_service_are_called_in_turn_and_failed_ones_are_skipped() -> None:
     seen: list[int] = []
 
     def respond(number: int) -> Callable[[HttpRequest], HttpResponse]:
@@ -506,7 +506,7 @@ WHOM: Final[dict[str, tuple[BackendTls | None, bool]]] = {
 
 @pytest.mark.parametrize("protocol", [OverGrpc(), OverHttp()], ids=["grpc", "http"])
 @pytest.mark.parametrize(("tls", "granted"), WHOM.values(), ids=WHOM.keys())
-async def test_only_who_can_prove_to_be_the_service_is_asked(
+async def test_only_a_service_with_a_valid_certificate_is_called(
     protocol: OverGrpc | OverHttp, tls: BackendTls | None, granted: bool, tmp_path: Path
 ) -> None:
     async with tls_service(protocol, server("authz.example"), tmp_path) as (endpoint, names):
@@ -534,7 +534,7 @@ async def test_a_service_without_tls_is_not_asked_where_tls_is_demanded(protocol
 
 
 @pytest.mark.parametrize("protocol", [OverGrpc(), OverHttp()], ids=["grpc", "http"])
-async def test_whom_to_take_for_a_service_changes_with_its_policy(
+async def test_the_trusted_certificate_of_a_service_changes_with_its_policy(
     protocol: OverGrpc | OverHttp, tmp_path: Path
 ) -> None:
     other = replace(TRUSTED, ca=STRANGER.certificate)
@@ -549,7 +549,7 @@ async def test_whom_to_take_for_a_service_changes_with_its_policy(
         assert await services.ask(asked_over(protocol, TRUSTED)) == NoAnswer("the service has no endpoints")
 
 
-def test_the_machine_trusts_what_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_machine_trusts_the_configured_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "ca.pem"
     file.write_bytes(authority().certificate)
     assert authority().certificate not in trusted_certificates(SystemTrust())
@@ -558,7 +558,7 @@ def test_the_machine_trusts_what_it_is_told_to(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("protocol", [OverGrpc(), OverHttp()], ids=["grpc", "http"])
-async def test_without_anybody_to_trust_nobody_is_asked(protocol: OverGrpc | OverHttp) -> None:
+async def test_without_trusted_certificates_no_service_is_called(protocol: OverGrpc | OverHttp) -> None:
     # gRPC would take the CAs that it brings along.
     nobody = replace(TRUSTED, ca=b"")
     async with external_services() as services:
@@ -572,7 +572,7 @@ async def test_without_anybody_to_trust_nobody_is_asked(protocol: OverGrpc | Ove
 
 @pytest.mark.requirement("S22")
 @pytest.mark.parametrize("protocol", [OverGrpc(), OverHttp()])
-async def test_nobody_there_is_no_answer(protocol: OverGrpc | OverHttp) -> None:
+async def test_an_unreachable_service_gives_no_answer(protocol: OverGrpc | OverHttp) -> None:
     async with asking(Endpoint("127.0.0.1", 1)) as services:
         assert isinstance(await services.ask(ask(protocol)), NoAnswer)
         services.publish({WHERE: ()})
@@ -596,7 +596,7 @@ async def test_who_does_not_answer_in_time_has_not_answered(protocol: OverGrpc |
 
 
 @pytest.mark.parametrize("protocol", [OverGrpc(), OverHttp()])
-async def test_a_service_that_comes_back_is_asked_again(protocol: OverGrpc | OverHttp) -> None:
+async def test_a_service_that_comes_back_is_called_again(protocol: OverGrpc | OverHttp) -> None:
     service = GrpcService(OK)
 
     async def answered(services: ExternalServices) -> bool:

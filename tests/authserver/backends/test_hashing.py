@@ -137,7 +137,7 @@ async def test_few_outcomes_are_kept_and_the_oldest_goes_first() -> None:
     assert again == [True] + [False] * MOST_LEFT
 
 
-async def test_what_a_work_raises_when_everybody_left_harms_nobody() -> None:
+async def test_an_error_of_a_work_without_callers_has_no_effect() -> None:
     held = Held("a")
 
     def fail() -> bool:

@@ -280,7 +280,7 @@ def test_before_users_are_loaded_there_is_no_decision() -> None:
     assert Judge(backend)(request("alice:wonder")) == missing
 
 
-def test_an_empty_list_lets_nobody_in() -> None:
+def test_an_empty_list_denies_every_user() -> None:
     assert judge({})(request("alice:wonder")) == CHALLENGE
 
 

@@ -178,7 +178,7 @@ async def test_a_file_that_is_missing_from_the_start_leaves_its_realm_pending(tm
 
 
 @pytest.mark.requirement("H14")
-async def test_a_file_with_a_user_twice_from_the_start_lets_nobody_in(tmp_path: Path) -> None:
+async def test_a_file_with_a_duplicate_user_at_the_start_denies_every_user(tmp_path: Path) -> None:
     path = tmp_path / "users"
     _repeat(path)
     async with kept(PasswordFile(path=path, realm="shop")) as states:

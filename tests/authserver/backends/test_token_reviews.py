@@ -49,7 +49,7 @@ def write(folder: Path, issuers: WorkloadIssuers) -> None:
     (folder / "all.yaml").write_text(text, encoding="utf-8")
 
 
-async def test_the_cluster_is_asked_about_a_token_once_and_its_word_counts(tmp_path: Path) -> None:
+async def test_the_cluster_reviews_a_token_once_and_its_answer_applies(tmp_path: Path) -> None:
     cluster, socket = Cluster(), tmp_path / "policy.sock"
     async with workload_issuers(tmp_path) as issuers:
         write(tmp_path / "gateway", issuers)

@@ -24,7 +24,7 @@ def conflicts(*lists: Declared) -> list[tuple[str, Severity]]:
     return [(origin, problem.severity) for origin, problem in found]
 
 
-def test_users_hold_in_their_realm_and_those_of_every_realm_in_each() -> None:
+def test_users_belong_to_their_realm_or_to_every_realm() -> None:
     lists = (declared("a", "shop", alice=ONE), declared("b", bob=ONE), declared("c", "bank", carol=ONE))
     assert users(*lists) == {
         "default": {"bob": ONE},
@@ -45,7 +45,7 @@ def test_the_operators_entry_beats_others_in_any_order() -> None:
     assert conflicts(*lists) == [("a", Severity.WARNING)]
 
 
-def test_a_user_of_two_namespaces_is_nobody() -> None:
+def test_a_user_that_two_namespaces_declare_is_not_accepted() -> None:
     lists = (declared("a", owner="x", alice=ONE, bob=ONE), declared("b", owner="y", alice=OTHER))
     assert users(*lists) == {"default": {"bob": ONE}}
     assert conflicts(*lists) == [("a", Severity.ERROR), ("b", Severity.ERROR)]

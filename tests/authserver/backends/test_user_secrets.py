@@ -49,7 +49,7 @@ def test_the_annotation_is_the_realm_and_none_or_a_star_is_every_realm() -> None
 
 
 @pytest.mark.requirement("H14")
-def test_a_secret_with_a_user_twice_lets_nobody_in() -> None:
+def test_a_secret_with_a_duplicate_user_denies_every_user() -> None:
     declared, problems = parse_user_secrets([secret("a", "shop", data={"auth": ALICE + ALICE})], ALL_SECRETS)
     assert declared == (Declared(origin="Secret/default/a", owner="default", realm="shop", users={}),)
     assert [each.problem.reason for each in problems] == ["UserRepeated"]

@@ -16,7 +16,7 @@ def mark(user: str, password: bytes, hashed: bytes = b"hash", verified: Verified
     return made.mark(Credentials(user=user, password=password), hashed)
 
 
-def test_verified_credentials_hold_for_their_lifetime() -> None:
+def test_verified_credentials_are_valid_for_their_lifetime() -> None:
     verified = Verified(SECRET, lifetime=300)
     verified.add(b"a", 1000)
     assert [verified.holds(b"a", now) for now in (1000, 1299.9, 1300, 1000)] == [True, True, False, False]

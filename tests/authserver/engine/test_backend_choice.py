@@ -42,12 +42,12 @@ CASES: dict[str, tuple[Condition, Request, bool]] = {
 
 
 @pytest.mark.parametrize(("condition", "request_", "holds"), CASES.values(), ids=CASES.keys())
-def test_a_branch_is_taken_if_its_condition_holds(condition: Condition, request_: Request, holds: bool) -> None:
+def test_a_branch_is_taken_if_its_condition_matches(condition: Condition, request_: Request, holds: bool) -> None:
     choice = Choice((Branch("it", (condition,), Named("it")),))
     assert choice.pick(request_) == (choice.branches[0] if holds else NOBODY)
 
 
-def test_the_first_branch_whose_conditions_all_hold_decides() -> None:
+def test_the_first_branch_whose_conditions_all_match_decides() -> None:
     choice = Choice(
         (
             Branch("admin", (ByHost("a.example"), ByPath("/admin")), Named("admin")),
@@ -59,7 +59,7 @@ def test_the_first_branch_whose_conditions_all_hold_decides() -> None:
     assert [choice.pick(Request(method="GET", host=host, path=path)) for host, path in requests] == [*choice.branches]
 
 
-def test_nobody_responsible_is_a_denial() -> None:
+def test_a_request_without_a_backend_is_denied() -> None:
     assert Choice(()).pick(Request(method="GET", path="/")) == NOBODY
 
 

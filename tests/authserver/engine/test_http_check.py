@@ -242,7 +242,7 @@ VALUES: Final = st.sampled_from([b"/allow", b"GET", b"https", b"http://a/allow"]
 
 
 @given(FORMS, st.text(max_size=9), st.text(max_size=9), st.lists(st.tuples(NAMES, VALUES), max_size=8))
-def test_whatever_is_asked_only_an_allowance_has_the_status_200(
+def test_only_an_allowed_check_has_the_status_200(
     form: Form, method: str, target: str, headers: list[tuple[bytes, bytes]]
 ) -> None:
     asked = Question(method=method, target=target, headers=tuple(headers))

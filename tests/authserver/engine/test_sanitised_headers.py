@@ -23,7 +23,7 @@ def sanitised(value: str) -> Iterator[str]:
 
 
 @pytest.mark.requirement("E11")
-def test_a_sanitised_password_is_nobodys() -> None:
+def test_a_sanitised_password_identifies_no_user() -> None:
     whole = f"Basic {b64encode(b'alice:wonder!land!').decode()}"
     assert parse_credentials(request(whole)) == Credentials(user="alice", password=b"wonder!land!")
     for value in sanitised(whole):
@@ -31,7 +31,7 @@ def test_a_sanitised_password_is_nobodys() -> None:
 
 
 @pytest.mark.requirement("E11")
-def test_a_sanitised_token_is_nobodys() -> None:
+def test_a_sanitised_token_identifies_no_sender() -> None:
     key = signer()
     token = mint({"alg": key.algorithm, "kid": key.kid}, claims(), key.sign)
     whole = f"Bearer {token}"

@@ -118,7 +118,7 @@ def test_a_name_that_was_fit_once_makes_no_other_fit() -> None:
     assert parse_check(message.SerializeToString()) == Malformed(reason="a header has an invalid name")
 
 
-def test_a_header_is_found_whatever_its_case_and_however_often_it_is_asked_for() -> None:
+def test_a_header_is_found_in_any_case_and_any_number_of_times() -> None:
     for name in ("authorization", "Authorization"):
         for _ in range(2):
             request = _parsed(check(headers={name: "a", "x": "b"}))

@@ -67,7 +67,7 @@ async def test_work_that_fails_does_not_allow() -> None:
     assert await Checks(Asking(), observer=Told(), perform=broken).reply(BODY) == FAILED
 
 
-async def test_nobody_waits_longer_than_the_caller_does() -> None:
+async def test_no_check_waits_longer_than_its_caller() -> None:
     async def never(_: Effect) -> Outcome:
         await asyncio.Event().wait()
         raise AssertionError
@@ -132,7 +132,7 @@ def test_a_backend_that_raises_at_once_does_not_allow() -> None:
     assert (told.decisions, told.events) == ([], ["began", "failed"])
 
 
-async def test_a_check_without_a_decision_is_told_of_by_its_id() -> None:
+async def test_a_check_without_a_decision_is_recorded_with_its_id() -> None:
     async def never(_: Effect) -> Outcome:
         await asyncio.Event().wait()
         raise AssertionError
@@ -144,7 +144,7 @@ async def test_a_check_without_a_decision_is_told_of_by_its_id() -> None:
     assert (told.events, told.undecided) == (["began", "late", "began", "failed"], ["a-1", "a-1"])
 
 
-def test_an_answer_holds_even_if_nobody_can_be_told() -> None:
+def test_an_answer_applies_even_if_it_cannot_be_recorded() -> None:
     reply = Checks(Sudden(), observer=Deaf()).begin(BODY)
     assert isinstance(reply, bytes)
     assert code(reply) == 0

@@ -75,7 +75,7 @@ def test_counters_histograms_and_gauges_are_added_up() -> None:
     assert "authplane_checks_in_flight a" not in samples(join_metrics((joined,), lasting=True))
 
 
-async def test_what_all_workers_and_the_parent_counted_is_told_as_one(tmp_path: Path) -> None:
+async def test_counts_of_workers_and_parent_are_reported_together(tmp_path: Path) -> None:
     own = Metrics()
     own.lines_lost(7)
     fleet = Fleet(own)
@@ -127,7 +127,7 @@ async def test_a_worker_that_does_not_answer_counts_as_it_last_did(tmp_path: Pat
 
 
 @pytest.mark.slow
-async def test_a_worker_that_hangs_holds_nobody_up_for_long(tmp_path: Path) -> None:
+async def test_a_hanging_worker_delays_no_client_for_long(tmp_path: Path) -> None:
     async def hang(_: HttpRequest) -> HttpResponse:
         await asyncio.Event().wait()
         raise AssertionError

@@ -86,7 +86,7 @@ async def test_the_older_version_of_the_service_is_answered_too() -> None:
         assert (reply.status.code, reply.ok_response.headers[0].header.key) == (0, "Auth-Handler")
 
 
-async def test_every_decision_is_told() -> None:
+async def test_every_decision_is_recorded() -> None:
     told = Told()
     async with serve_authz(PATH, FrontPlan(address=HERE), observer=told) as address:
         for path in ("/allow", "/x"):
@@ -109,7 +109,7 @@ class Raising(Told):
         raise OSError("hunter2")
 
 
-async def test_a_decision_holds_even_if_it_cannot_be_told() -> None:
+async def test_a_decision_applies_even_if_it_cannot_be_recorded() -> None:
     with capture_logs() as lines:
         async with serve_authz(PATH, FrontPlan(address=HERE), observer=Raising()) as address:
             assert await _code(address, check("/allow").SerializeToString()) == 0

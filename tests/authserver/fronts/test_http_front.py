@@ -168,7 +168,7 @@ async def test_a_check_that_waits_is_given_up_when_its_caller_leaves() -> None:
         await ended.wait()
 
 
-async def test_every_decision_is_told() -> None:
+async def test_every_decision_is_recorded() -> None:
     told = Told()
     checks = HttpChecks(TestServer(mode=Mode.PATH), SameRequest(), observer=told)
     assert (await checks.respond(QUESTION)).status == 401

@@ -155,7 +155,7 @@ async def test_many_checks_at_a_time_each_get_their_own_answer(front: Front) -> 
 
 
 @both
-async def test_a_check_that_waits_holds_up_no_other_and_one_too_many_is_shed(front: Front, tmp_path: Path) -> None:
+async def test_a_pending_check_delays_no_other_and_excess_checks_are_rejected(front: Front, tmp_path: Path) -> None:
     pipe = tmp_path / "gate"
     os.mkfifo(pipe)
     wanted = Wanted(backend="gate", file=str(pipe), in_flight=1)

@@ -81,7 +81,7 @@ def test_a_plan_is_read_as_it_was_written(plan: ServerPlan) -> None:
     assert plan_text(read) == plan_text(plan)
 
 
-def test_every_type_that_a_plan_can_hold_can_be_written_and_read() -> None:
+def test_every_type_of_a_plan_can_be_written_and_read() -> None:
     assert set(_held(ServerPlan)) == set(_TYPES.values())
 
 

@@ -242,7 +242,7 @@ def test_a_broken_sink_costs_lines_until_it_is_whole_and_is_complained_of_once(e
     assert "hunter2" not in str(complaints)
 
 
-def test_a_log_that_cannot_be_finished_does_not_hold_up_the_end() -> None:
+def test_a_blocked_log_does_not_delay_the_exit() -> None:
     sink = Stuck()
     log = DecisionLog(sink, room=10, lost=lambda _: None)
     log.write("stuck\n")

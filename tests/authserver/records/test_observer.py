@@ -114,7 +114,7 @@ def test_a_decision_is_written_counted_and_traced() -> None:
 
 
 @pytest.mark.parametrize("shown", [True, False])
-def test_a_check_that_ends_at_once_is_told_of_like_any_other(*, shown: bool) -> None:
+def test_a_check_that_ends_at_once_is_recorded_like_any_other(*, shown: bool) -> None:
     told = []
     for at_once in (True, False):
         metrics, lines, spans = Metrics(), Lines(), Spans()
@@ -233,7 +233,7 @@ def test_no_client_can_make_a_new_series() -> None:
 
 
 @pytest.mark.requirement("threat:A10")
-async def test_no_sink_holds_a_secret_of_the_client(tmp_path: Path) -> None:
+async def test_no_sink_contains_a_secret_of_the_client(tmp_path: Path) -> None:
     metrics, spans, path = Metrics(), Spans(), tmp_path / "decisions.log"
     headers = dict.fromkeys(("authorization", "cookie", "x-api-key", "password", "traceparent"), "hunter2")
     with capture_logs() as complaints, open_decision_log(ToFile(path=path), lost=metrics.lines_lost) as log:

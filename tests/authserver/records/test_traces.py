@@ -149,7 +149,7 @@ async def test_the_name_of_the_service_is_the_users(monkeypatch: pytest.MonkeyPa
     assert names == ["gate"]
 
 
-async def test_a_collector_that_is_not_there_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_collector_does_not_delay_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serve_http(HERE, lambda _: HttpResponse(status=200)) as free:
         pass
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://{free}")

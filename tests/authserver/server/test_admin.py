@@ -89,7 +89,7 @@ async def test_readiness_names_the_parts_that_are_not() -> None:
 
 
 @pytest.mark.requirement("A08")
-async def test_a_part_that_cannot_tell_is_not_ready_and_says_nothing_of_why() -> None:
+async def test_a_part_whose_probe_fails_is_not_ready_and_gives_no_reason() -> None:
     with capture_logs() as lines:
         answer = await _ask("/readyz", parts={"keys": _broken, "front": _ready})
     assert answer == HttpResponse(status=503, headers=TEXT, body=b"not ready\nkeys: The readiness check failed.\n")

@@ -101,7 +101,7 @@ async def at_once(effect: Effect) -> Outcome:
     return effect.run() if isinstance(effect, Work) else Busy()
 
 
-async def test_each_backend_is_told_of_its_own_checks_and_nobody_of_the_rest() -> None:
+async def test_each_backend_records_its_own_checks_only() -> None:
     door = Door(at_once)
     for path in ("/quick", "/slow", "/broken", "/none", "/quick/../slow"):
         await door.ask(path)
@@ -114,7 +114,7 @@ async def test_each_backend_is_told_of_its_own_checks_and_nobody_of_the_rest() -
     }
 
 
-async def test_a_check_that_waits_is_told_to_its_backend_whoever_is_asked_meanwhile() -> None:
+async def test_a_pending_check_is_recorded_for_its_backend_despite_other_checks() -> None:
     go = asyncio.Event()
 
     async def wait(effect: Effect) -> Outcome:
@@ -140,7 +140,7 @@ async def test_a_check_that_waits_is_told_to_its_backend_whoever_is_asked_meanwh
 
 
 @pytest.mark.parametrize("limit", [0.0, 0.01])
-async def test_a_check_that_is_late_is_told_to_its_backend(limit: float) -> None:
+async def test_a_late_check_is_recorded_for_its_backend(limit: float) -> None:
     async def never(_: Effect) -> Outcome:
         await asyncio.Event().wait()
         raise AssertionError
@@ -150,7 +150,7 @@ async def test_a_check_that_is_late_is_told_to_its_backend(limit: float) -> None
     assert door.counted() == {total("slow", "unavailable"): 1}
 
 
-async def test_a_check_that_begins_after_another_was_asked_is_told_to_its_own_backend() -> None:
+async def test_a_later_check_is_recorded_for_its_own_backend() -> None:
     door = Door(at_once)
     begun = door._checks.begin(check("/slow").SerializeToString())
     assert not isinstance(begun, bytes)

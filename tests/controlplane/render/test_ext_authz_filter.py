@@ -118,7 +118,7 @@ def test_a_check_waits_as_long_as_is_set(timeout: UseDefault | Disabled | After,
     assert rendered(service) == COMMON | {"grpcService": asked}
 
 
-def test_a_filter_that_does_not_know_whom_to_ask_asks_nobody() -> None:
+def test_a_filter_without_a_service_calls_none() -> None:
     found = shown(render_filter(manner_of(GRPC), None, clear_route_cache=False))
     assert found == COMMON | {"grpcService": {"envoyGrpc": {"clusterName": "authplane/nobody"}}}
 
@@ -162,7 +162,7 @@ def test_without_an_answer_a_request_gets_a_status_and_passes_only_if_the_author
     assert found.get("shadowMode", False) == isinstance(on_failure, Shadow)
 
 
-def test_a_filter_that_asks_over_http_and_does_not_know_whom_asks_nobody() -> None:
+def test_an_http_filter_without_a_service_calls_none() -> None:
     names = (HeaderNames(test=NameTest.EXACT, text="a"),)
     service = replace(GRPC, protocol=OverHttp(path_prefix="/verify", request_headers=names, upstream_headers=names))
     found = shown(render_filter(manner_of(service), None, clear_route_cache=False))

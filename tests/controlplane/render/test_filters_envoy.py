@@ -240,7 +240,7 @@ async def test_in_shadow_mode_a_denied_request_passes_and_is_counted(tmp_path: P
         assert (len(asked.checks), await gateway.count("shadow_denied"), await gateway.count("denied")) == (3, 1, 2)
 
 
-async def test_in_shadow_mode_a_service_that_is_gone_stops_nobody_and_is_counted(tmp_path: Path) -> None:
+async def test_in_shadow_mode_a_missing_service_stops_no_request_and_is_counted(tmp_path: Path) -> None:
     documents = [
         service("gone", free_port()),
         extension("gone"),
@@ -308,7 +308,7 @@ async def test_a_check_may_take_as_long_as_is_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["grpc", "http"])
-async def test_a_client_that_goes_away_during_its_check_harms_nobody(tmp_path: Path, kind: str) -> None:
+async def test_a_client_that_leaves_during_its_check_affects_no_other(tmp_path: Path, kind: str) -> None:
     asked, waiting = Asked("one"), asyncio.Event()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

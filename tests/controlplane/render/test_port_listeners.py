@@ -140,7 +140,7 @@ def test_there_is_one_chain_for_each_host_behind_tls_and_one_for_all_others() ->
     ]
 
 
-def test_only_who_asked_for_it_is_told_of_client_certificates() -> None:
+def test_client_certificates_are_forwarded_only_if_configured() -> None:
     told = {
         name: (manager.get("forwardClientCertDetails"), manager.get("setCurrentClientCertDetails"))
         for name, manager in managers(everything("")).items()

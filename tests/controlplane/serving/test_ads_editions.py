@@ -110,7 +110,7 @@ async def test_who_gets_which_edition(case: Case, delta: bool) -> None:
         assert await client.read() == f"second for {case.want}"
 
 
-async def test_each_client_gets_its_own_and_nothing_is_made_for_nobody() -> None:
+async def test_each_client_gets_its_own_edition_and_no_unused_one_is_made() -> None:
     ads, made = Ads(lambda _: None), Made("first")
     async with serving(ads) as target, connected(target) as old, connected(target) as new:
         await old.say(envoy(1, 36))
@@ -139,7 +139,7 @@ async def test_the_release_is_that_of_the_first_request() -> None:
         assert await client.read() == "second for 1.38"
 
 
-async def test_what_cannot_be_made_for_one_reaches_nobody() -> None:
+async def test_a_generation_that_fails_for_one_edition_reaches_no_client() -> None:
     ads = Ads(lambda _: None)
     ads.publish(Made("first"))
     async with serving(ads) as target, connected(target) as client:

@@ -14,7 +14,7 @@ def _private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
 
-async def test_whoever_names_the_folder_finds_its_control_plane(tmp_path: Path) -> None:
+async def test_the_path_of_a_folder_finds_its_control_plane(tmp_path: Path) -> None:
     folder, link = tmp_path / "folder", tmp_path / "link"
     folder.mkdir()
     link.symlink_to(folder)

@@ -79,7 +79,7 @@ async def test_a_reason_has_no_full_stop_since_a_sentence_goes_on_with_it() -> N
     assert refused.why.endswith("certificate is not valid for 'other.example'")
 
 
-async def test_nobody_listens() -> None:
+async def test_no_server_listens() -> None:
     async with serving(tls=False) as address:
         pass
     assert await greet(address, None) == Refused(cause=Cause.UNREACHABLE, why="Connection refused")

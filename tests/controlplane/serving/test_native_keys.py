@@ -84,9 +84,7 @@ async def test_the_same_keys_again_are_no_news(there: IssuerServer) -> None:
 
 
 @pytest.mark.slow
-async def test_an_issuer_that_cannot_be_reached_has_no_keys_and_keeps_nobody_waiting(
-    there: IssuerServer, tmp_path: Path
-) -> None:
+async def test_an_unreachable_issuer_has_no_keys_and_delays_nothing(there: IssuerServer, tmp_path: Path) -> None:
     folder = tmp_path / "other"
     folder.mkdir()
     async with issuer_server(folder) as other, follow_keys(options()) as keys:
@@ -117,7 +115,7 @@ async def test_keys_that_are_too_old_are_taken_back(there: IssuerServer) -> None
 
 
 @pytest.mark.slow
-async def test_keys_that_envoy_cannot_use_are_withheld_and_somebody_is_told_why(there: IssuerServer) -> None:
+async def test_keys_that_envoy_cannot_use_are_withheld_and_the_reason_is_reported(there: IssuerServer) -> None:
     there.answers["/keys"] = response(key_set(OLD.jwk(), NEW.jwk(kid=None)))
     with capture_logs() as lines:
         async with follow_keys(options(silent=True)) as keys:
@@ -148,7 +146,7 @@ async def test_who_is_no_longer_followed_has_no_keys_and_is_not_asked(there: Iss
         await changes.aclose()
 
 
-def test_issuers_are_asked_for_proxies_every_few_minutes_whatever_they_say() -> None:
+def test_keys_for_proxies_are_fetched_every_few_minutes_despite_cache_headers() -> None:
     assert OFTEN.bounds.longest <= 300
     assert OFTEN.bounds.shortest <= OFTEN.bounds.usual <= OFTEN.bounds.longest
 

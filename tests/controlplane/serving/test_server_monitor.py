@@ -13,7 +13,7 @@ from authplane.runtime.servers.listen import Address
 LIMIT = 30
 
 
-async def test_what_changes_is_told_once_and_what_does_not_is_not() -> None:
+async def test_only_changes_are_reported_and_only_once() -> None:
     told: asyncio.Queue[tuple[Address, Greeting]] = asyncio.Queue()
     greeter = Greeter(lambda address, greeting: told.put_nowait((address, greeting)), interval=0.01)
     without = ClientTls(ca=CA, server_name=NAME)

@@ -97,7 +97,7 @@ def test_a_name_of_dns_is_whole() -> None:
     ]
 
 
-def test_a_cluster_may_stand_for_others() -> None:
+def test_a_cluster_may_aggregate_others() -> None:
     config = packed(aggregate_pb.ClusterConfig(clusters=["a", "b"]))
     kind = cluster_pb2.Cluster.CustomClusterType(name="x", typed_config=config)
     assert decode(cluster_pb2.Cluster(name="c", cluster_type=kind)) == Cluster(
@@ -213,7 +213,7 @@ def test_a_cluster_limits_calls() -> None:
         ({"system_root_certs": {}}, ClientTls(roots=SystemRoots())),
     ],
 )
-def test_tls_of_a_client_says_whom_it_trusts(context: dict[str, Any], want: ClientTls) -> None:
+def test_client_tls_names_the_trusted_ca(context: dict[str, Any], want: ClientTls) -> None:
     common = tls_pb2.CommonTlsContext(validation_context=common_pb2.CertificateValidationContext(**context))
     socket = base_pb2.TransportSocket(typed_config=packed(tls_pb2.UpstreamTlsContext(common_tls_context=common)))
     assert decode(eds_cluster(transport_socket=socket)) == Cluster(
@@ -266,7 +266,7 @@ def test_endpoints_have_priorities_localities_and_weights() -> None:
     )
 
 
-def test_every_problem_of_endpoints_is_told() -> None:
+def test_every_problem_of_endpoints_is_reported() -> None:
     message = assignment(
         locality(lb_endpoint("a.example"), lb_endpoint("10.0.0.1"), lb_endpoint("10.0.0.1")),
         locality(lb_endpoint(port=70000)),

@@ -107,7 +107,7 @@ def test_a_filter_has_a_configuration_of_a_named_type(config: any_pb2.Any | None
 
 @pytest.mark.requirement("HF-6")
 @pytest.mark.parametrize("package", [xds_pb, udpa_pb], ids=["xds", "udpa"])
-def test_a_typed_struct_stands_for_the_message_that_it_names(package: Any) -> None:
+def test_a_typed_struct_replaces_the_message_that_it_names(package: Any) -> None:
     fields = struct_pb2.Struct(fields={"b": struct_pb2.Value(bool_value=True), "a": struct_pb2.Value(number_value=1)})
     full = package.TypedStruct(type_url="example.com/test.Custom", value=fields)
     empty = package.TypedStruct(type_url="example.com/test.Custom")

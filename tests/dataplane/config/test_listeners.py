@@ -277,7 +277,7 @@ def test_a_range_is_of_an_address(match: Any, problem: str) -> None:
     ]
 
 
-def test_a_type_of_source_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_type_of_source_is_rejected() -> None:
     match = listener_components_pb2.FilterChainMatch.FromString(b"\x60\x07")
     assert match.source_type == 7
     assert decode(server_listener(chain(filter_chain_match=match))) == [
@@ -323,7 +323,7 @@ def test_tls_of_a_server_names_its_certificates() -> None:
     )
 
 
-def test_every_problem_of_tls_is_told() -> None:
+def test_every_problem_of_tls_is_reported() -> None:
     context = tls(
         common_tls_context={
             "tls_params": {},

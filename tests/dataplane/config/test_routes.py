@@ -96,7 +96,7 @@ def test_a_configuration_is_read_whole() -> None:
 
 @pytest.mark.requirement("RT-1")
 @pytest.mark.parametrize("domain", ["", "a*b", "*a*", "**", "a**", "*a*b"])
-def test_a_wildcard_stands_at_one_end(domain: str) -> None:
+def test_a_wildcard_is_at_one_end(domain: str) -> None:
     assert decode(route_config(host(domains=("ok", domain)))) == [
         f"virtual_hosts[0].domains[1]: '{domain}' is not a domain. Use a domain with at most one wildcard, at one"
         " end. [DomainInvalid]"
@@ -209,7 +209,7 @@ def test_weights_are_there_and_add_up(clusters: tuple[tuple[str, int | None], ..
 
 
 @pytest.mark.requirement("RT-3")
-def test_weights_may_add_up_to_all_that_32_bits_hold() -> None:
+def test_weights_may_add_up_to_the_maximum_of_32_bits() -> None:
     assert isinstance(routes_of(weighted(("a", 2**32 - 2), ("b", 1))), tuple)
 
 

@@ -207,7 +207,7 @@ def test_a_computed_name_of_a_header_is_in_lower_case() -> None:
     )
 
 
-def test_an_authority_that_nobody_tells_is_absent() -> None:
+def test_an_unknown_authority_is_absent() -> None:
     unknown = replace(CALL, authority=None)
     assert outcome('request.host == ""', unknown) == Failed(Code.NO_SUCH_KEY)
     assert outcome('has(request.host) || "host" in request.headers || ":authority" in request.headers', unknown) is (

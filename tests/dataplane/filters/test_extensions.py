@@ -40,7 +40,7 @@ def test_a_message_is_kept_as_it_came() -> None:
 
 
 @pytest.mark.parametrize(("name", "package"), KINDS.items(), ids=KINDS)
-def test_a_struct_of_either_package_stands_for_a_message(name: str, package: Any) -> None:
+def test_a_struct_of_either_package_replaces_a_message(name: str, package: Any) -> None:
     data = structured(package, f"{PREFIX}a.B", {"b": 1, "a": [True, None, {"c": "d"}]})
     assert extension(name, data) == (Structured("a.B", json.dumps({"a": [True, None, {"c": "d"}], "b": 1.0})), [])
 

@@ -375,7 +375,7 @@ def test_a_long_name_is_quoted_in_part() -> None:
 
 
 @pytest.mark.parametrize("name", ["host", "content-type", "te", ":path", ":authority", ":x", "grpc-timeout", "grpc-"])
-def test_nobody_changes_what_belongs_to_grpc_and_http(name: str) -> None:
+def test_headers_of_grpc_and_http_cannot_be_changed(name: str) -> None:
     assert is_protected(name)
     assert not may_change(Rules(), name)
 

@@ -43,7 +43,7 @@ def call(local: str = "10.9.9.9", remote: str = "10.1.2.3") -> Call:
 
 
 @pytest.mark.requirement("SL-4")
-def test_the_chain_of_the_connection_decides_and_without_one_nobody_is_served() -> None:
+def test_the_chain_of_the_connection_decides_and_without_one_calls_fail() -> None:
     made = rules(shut(prefix_ranges=[cidr("10.9.0.0", 16)]), chain(filter_chain_match=matching(source_ports=[4711])))
     assert made.route(call()).stop == SHUT
     assert made.route(call("10.8.8.8")) == OPEN
@@ -80,7 +80,7 @@ def test_our_address_does_not_matter_where_no_chain_asks_for_it() -> None:
         (rules(chain(serving(rds=rds("r")))), False),
     ],
 )
-def test_nobody_needs_to_look_at_calls_only_where_all_of_them_pass(made: ServerRules, want: bool) -> None:
+def test_calls_skip_the_gate_only_if_all_of_them_pass(made: ServerRules, want: bool) -> None:
     assert made.passes is want
 
 

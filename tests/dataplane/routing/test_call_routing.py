@@ -133,7 +133,7 @@ def test_a_domain_alone_serves_its_own_authority_and_no_other(domain: str, other
 
 
 @pytest.mark.requirement("RT-1")
-def test_of_equal_domains_the_first_serves_and_without_one_nobody() -> None:
+def test_of_equal_domains_the_first_serves_and_without_one_none() -> None:
     hosts = [VirtualHost(domains=("a",)), VirtualHost(domains=("a", "*b"))]
     assert [HostTable.of(hosts).pick(each) for each in ("a", "xb", "b", None)] == [0, 1, None, None]
 
@@ -242,7 +242,7 @@ def test_routes_see_headers_as_grpc_shows_them(name: str, metadata: Metadata, wa
 
 
 @pytest.mark.parametrize("name", [":authority", "Host"])
-def test_a_route_that_asks_for_an_authority_that_nobody_knows_stops_calls_before_the_next_one_takes_them(
+def test_a_route_that_needs_an_unknown_authority_stops_calls_before_the_next_route(
     name: str,
 ) -> None:
     match = pb.RouteMatch(prefix="/a", headers=[pb.HeaderMatcher(name=name, exact_match="guarded")])

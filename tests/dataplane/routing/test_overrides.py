@@ -124,7 +124,7 @@ def test_a_configuration_is_no_override(message: Message, name: str, *, optional
 
 
 @pytest.mark.requirement("HF-15")
-def test_overrides_may_be_for_filters_that_nobody_has_or_that_the_other_side_has() -> None:
+def test_overrides_may_be_for_absent_filters_or_those_of_the_other_side() -> None:
     got = decode({"nobody": FAULT_MESSAGE, "rbac": rbac_pb2.RBACPerRoute()})
     assert got == FrozenMap({"nobody": READ, "rbac": Override(kind=RBAC, config=OverrideConfig(b""))})
 

@@ -302,6 +302,6 @@ def test_only_types_that_resolvers_name_are_there() -> None:
         ("x" * 512 + "y", f"{'x' * 512}… (the log authplane.xds contains all 513 characters)"),
     ],
 )
-def test_a_call_is_told_the_beginning_of_what_is_wrong(why: str, want: str) -> None:
+def test_a_call_gets_the_start_of_a_long_error(why: str, want: str) -> None:
     assert Failed(why).details == want
     assert failure(Failed(why)) == Stop(code=Code.UNAVAILABLE, message=want)

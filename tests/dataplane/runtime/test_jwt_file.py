@@ -243,7 +243,7 @@ async def test_asynchronous_calls_wait_without_blocking_the_loop(server: Server,
 
 
 @pytest.mark.requirement("JW-4", "W08")
-async def test_the_deadline_of_a_call_holds_while_it_waits_for_a_token(server: Server, file: Path) -> None:
+async def test_the_deadline_of_a_call_applies_while_it_waits_for_a_token(server: Server, file: Path) -> None:
     gate = Gate()
     credentials = JwtFileCredentials(TokenSource(str(file), read=gate.read))
     with intercepted(server, credentials) as channel:
@@ -319,7 +319,7 @@ def test_no_error_and_no_log_shows_the_token(server: Server, file: Path, caplog:
     assert "authplane.tokens" in caplog.text
 
 
-async def test_a_failed_call_that_nobody_looks_at_leaves_nothing_behind(server: Server, file: Path) -> None:
+async def test_an_ignored_failed_call_leaves_nothing_behind(server: Server, file: Path) -> None:
     async with aio_channel(server, JwtFileCredentials(TokenSource(str(file))).aio_interceptors()) as channel:
         call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream("/test.Echo/StreamStream")()
         assert await call.code() is UNAVAILABLE

@@ -148,7 +148,7 @@ async def test_a_service_that_takes_too_long_is_no_answer(side: Either, authorit
     assert answer.code is Code.DEADLINE_EXCEEDED
 
 
-async def test_after_the_end_nothing_is_asked(side: Either, authority: Authority) -> None:
+async def test_after_the_end_no_call_is_made(side: Either, authority: Authority) -> None:
     key = SideChannel(target=authority.target, credentials=PLAIN)
     await side.close()
     assert await side.ask(asking(key)) == Unanswered(Code.UNAVAILABLE, "the side channels are closed")
@@ -254,7 +254,7 @@ def test_channel_keys_are_found_wherever_they_stand() -> None:
     assert channel_keys(value) == {one, two, three, four}
 
 
-def test_parts_that_stand_in_several_places_are_looked_at_once() -> None:
+def test_parts_in_several_places_are_inspected_once() -> None:
     key = SideChannel(target="a", credentials=PLAIN)
     value: object = Inner(key)
     for _ in range(200):

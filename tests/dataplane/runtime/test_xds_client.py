@@ -97,7 +97,7 @@ async def no_task_is_left() -> AsyncIterator[None]:
 
 
 @pytest.mark.requirement("XC-1")
-async def test_a_resource_is_asked_for_accepted_changed_refused_and_deleted(ads: ScriptedAds) -> None:
+async def test_a_resource_is_requested_accepted_changed_rejected_and_deleted(ads: ScriptedAds) -> None:
     told = Told()
     async with xds_client(bootstrap(ads.target), [KIND], limits=LIMITS) as client:
         client.watch(KIND, "a", told)
@@ -287,7 +287,7 @@ async def test_the_second_server_serves_while_the_first_cannot_be_reached_and_th
             call.end()
 
 
-async def test_nobody_there_is_said_with_the_reason() -> None:
+async def test_an_unreachable_server_is_reported_with_the_reason() -> None:
     told = Told()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -42,7 +42,7 @@ def test_client_address(case: Case) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "x", "1000", "²"])
-def test_a_context_that_is_no_number_trusts_nobody(text: str) -> None:
+def test_a_context_that_is_no_number_trusts_no_proxy(text: str) -> None:
     headers = (("x-forwarded-for", f"203.0.113.7, {PEER}"),)
     made = Request(method="GET", path="/", source=Peer(address=PEER), headers=headers, context={TRUSTED_HOPS: text})
     assert client_address(made) == PEER

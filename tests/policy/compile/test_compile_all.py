@@ -149,7 +149,7 @@ def test_a_listener_has_the_policies_of_its_gateway_and_its_own_by_age() -> None
     }
 
 
-def test_the_gateway_that_nobody_wrote_can_be_protected() -> None:
+def test_the_default_gateway_can_be_protected() -> None:
     targets = "[{kind: Gateway, name: authplane}]"
     made = compiled(BACKEND, policy(rule(), targets=targets))
     assert [str(aim) for aim, attachment in made.policies.attachments.items() if attachment.policies] == [

@@ -346,7 +346,7 @@ WIDER = {
 
 
 @pytest.mark.parametrize("text", WIDER.values(), ids=WIDER.keys())
-def test_expressions_that_may_hold_for_more_than_meant_are_refused_under_strict(text: str) -> None:
+def test_expressions_that_may_grant_too_much_are_rejected_under_strict(text: str) -> None:
     held = policy(rule(OIDC, authorization=f"""[{{type: CEL, cel: "{text}"}}]"""))
     assert errors(compiled(BACKEND, held)) == []
     assert len(errors(compiled(BACKEND, settings("{strict: true}"), held))) == 1
@@ -429,7 +429,7 @@ def test_a_family_means_all_its_methods_and_nothing_else(family: str) -> None:
     ]
 
 
-def test_a_trust_domain_without_a_workload_is_said_to_be_nobody() -> None:
+def test_a_trust_domain_without_a_workload_is_reported_to_match_no_sender() -> None:
     made = compiled(BACKEND, policy(rule("{type: SPIFFE, spiffe: ['spiffe://td/a', 'spiffe://td']}")))
     said = (
         "spec.rules[0].source.spiffe[1]: 'spiffe://td' has no path, so no workload can have this ID. Add "

@@ -37,7 +37,7 @@ OTHERS = {
 
 @pytest.mark.requirement("R68", "T01")
 @pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS.keys())
-def test_a_grant_lets_nobody_else_refer_and_to_nothing_else(change: tuple[str, str]) -> None:
+def test_a_grant_allows_only_the_named_references(change: tuple[str, str]) -> None:
     assert change[0] in GRANT
     assert errors(compiled(BACKEND, ELSEWHERE, GRANT.replace(*change), AWAY)) == [REFUSED]
 

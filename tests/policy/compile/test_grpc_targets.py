@@ -85,7 +85,7 @@ def test_what_is_not_known_of_a_call_is_an_error_of_the_policy_and_it_denies(cas
         assert reach_of(made) == Reach(others=Nobody())
 
 
-def test_the_same_rules_hold_for_an_mcp_server() -> None:
+def test_the_same_rules_apply_to_an_mcp_server() -> None:
     assert [errors(compiled(BACKEND, SERVICES, policy(case.rules))) for case in RULES.values()] == [[]] * len(RULES)
 
 
@@ -199,7 +199,7 @@ def test_a_server_is_not_told_of_more_paths_and_ids_than_it_can_look_through() -
     assert reach_of(made) == Reach(others=Workloads(frozenset(workloads[:1000])))
 
 
-def test_a_server_is_told_of_as_many_paths_and_ids_as_it_can_look_through() -> None:
+def test_a_server_gets_a_limited_number_of_paths_and_ids() -> None:
     paths = [f"/shop.Orders/Get{index:03}" for index in range(256)]
     made = compiled(SERVER, policy(rule(SPIFFE, inline(*paths))))
     assert reach_of(made) == Reach(paths=tuple((path, ONE) for path in paths), others=Nobody())
@@ -211,7 +211,7 @@ def test_a_server_is_told_of_as_many_paths_and_ids_as_it_can_look_through() -> N
     assert reach_of(made) == Reach(paths=tuple((path, Workloads(workloads)) for path in paths[:10]), others=Nobody())
 
 
-def test_a_policy_that_only_asks_an_external_service_rules_nobody_out() -> None:
+def test_a_policy_that_only_calls_an_external_service_excludes_no_caller() -> None:
     screen = policy(kind="XAccessPolicy", more=f"  action: ExternalAuth\n  externalAuth: {external()}")
     made = compiled(SERVER, SERVICES, screen)
     assert (errors(made), reach_of(made)) == ([], Reach(others=Anybody()))
@@ -249,7 +249,7 @@ _policies = st.lists(st.lists(_rules, max_size=3), min_size=1, max_size=3)
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(written=_policies, composition=st.sampled_from(("All", "Any")))
-def test_nobody_is_refused_whom_policies_grant_a_call(written: list[list[str]], composition: str) -> None:
+def test_no_granted_caller_is_excluded(written: list[list[str]], composition: str) -> None:
     documents = [policy(f"[{', '.join(rules)}]", name=f"p{index}") for index, rules in enumerate(written)]
     made = compiled(SERVER, SERVICES, configured(f"{{policyComposition: {composition}}}"), *documents)
     reach = reach_of(made)

@@ -135,7 +135,7 @@ def test_which_check_of_a_token_failed_is_in_the_log_and_not_in_the_answer() -> 
 
 
 @pytest.mark.requirement("R30")
-def test_a_backend_that_nobody_protects_is_closed_unless_a_setting_opens_it() -> None:
+def test_a_backend_without_a_policy_is_closed_unless_a_setting_opens_it() -> None:
     open_, shut = policies(BACKEND, GATEWAY, OPEN), policies(BACKEND, GATEWAY)
     for target in (TO_SHOP, THROUGH_EDGE):
         assert word(judge(open_, target=target)) == "allow"
@@ -146,7 +146,7 @@ def test_a_backend_that_nobody_protects_is_closed_unless_a_setting_opens_it() ->
 
 
 @pytest.mark.requirement("R30")
-def test_a_service_behind_a_gateway_that_nobody_protects_is_open() -> None:
+def test_a_service_behind_a_gateway_without_a_policy_is_open() -> None:
     for made in (policies(BACKEND, GATEWAY), policies(BACKEND, GATEWAY, OPEN)):
         assert word(judge(made, target=RequestTarget(gateway=EDGE, section="web"))) == "allow"
 
@@ -197,7 +197,7 @@ def test_on_the_way_to_something_else_than_an_mcp_server_no_tool_is_granted() ->
 
 @pytest.mark.requirement("R6B")
 @pytest.mark.parametrize("asked", [ADD_CALL, INITIALIZE, READ], ids=["a tool", "base", "a resource"])
-def test_a_service_that_is_asked_about_everybody_is_asked_about_everything(asked: Request) -> None:
+def test_a_service_for_every_source_gets_every_request(asked: Request) -> None:
     made = policies(BACKEND, SERVICES, policy(anybody(f"[{asks()}]")))
     services = Services(authz=Granted())
     assert word(judge(made, asked, Proof(), services)) == "allow"
@@ -205,7 +205,7 @@ def test_a_service_that_is_asked_about_everybody_is_asked_about_everything(asked
     assert word(judge(made, asked, Proof(), Services())) == "unavailable"
 
 
-def test_a_screen_of_the_later_kind_is_asked_about_all_whom_it_selects() -> None:
+def test_an_external_auth_policy_calls_the_service_for_all_selected_senders() -> None:
     action = f"  action: ExternalAuth\n  externalAuth: {external()}"
     made = policies(BACKEND, SERVICES, policy(f"[{{source: {SPIFFE}}}]", kind="XAccessPolicy", more=action))
     services = Services(authz=Granted())

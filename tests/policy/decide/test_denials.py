@@ -79,7 +79,7 @@ def test_a_rule_that_needs_no_token_grants_though_the_token_was_not_verified() -
     ],
     ids=["no token", "a bad one", "one for another server"],
 )
-def test_whoever_has_no_usable_token_is_told_where_to_get_one(proof: Proof, said: str) -> None:
+def test_a_sender_without_a_usable_token_learns_where_to_get_one(proof: Proof, said: str) -> None:
     denied = denial(judge(policies(BACKEND, policy(rule(SCOPED))), INITIALIZE, proof))
     assert denied.http_status == 401
     assert (
@@ -89,7 +89,7 @@ def test_whoever_has_no_usable_token_is_told_where_to_get_one(proof: Proof, said
 
 
 @pytest.mark.requirement("A3")
-def test_whoever_lacks_only_scopes_is_told_which() -> None:
+def test_a_sender_that_lacks_only_scopes_learns_which() -> None:
     denied = denial(judge(policies(BACKEND, policy(rule(SCOPED))), ADD_CALL, bearer(scope="x")))
     assert denied.http_status == 403
     challenge = dict(denied.headers)["www-authenticate"]

@@ -55,7 +55,7 @@ def test_one_service_that_grants_suffices_and_silence_never_does(
 
 
 @pytest.mark.requirement("R27")
-def test_what_needs_nobody_is_tried_first_and_then_nobody_is_asked() -> None:
+def test_rules_without_an_external_service_are_tried_first() -> None:
     services = Services(authz=Granted(HeaderEdits(set=(("x-user", "a"),))))
     rules = f"[{{source: {SPIFFE}, authorization: [{asks()}, {ADD[1:-1]}]}}]"
     granted = judge(made(rules), ADD_CALL, workload(), services)
@@ -139,7 +139,7 @@ def test_a_service_can_neither_set_nor_remove_what_a_request_was_judged_by(name:
 
 
 @pytest.mark.requirement("R41")
-def test_behind_a_gateway_that_denies_nobody_is_asked() -> None:
+def test_behind_a_gateway_that_denies_no_service_is_called() -> None:
     guarded = made(anybody(f"[{asks('authz2')}]"), GATEWAY, policy(rule(), name="g", targets=EDGE_TARGET))
     services = Services(authz2=Granted())
     denied = judge(guarded, call("sub"), workload(), services, target=THROUGH_EDGE)
@@ -157,7 +157,7 @@ def test_a_request_without_a_single_meaning_is_not_worth_asking_about() -> None:
 
 
 @pytest.mark.requirement("T04")
-def test_a_service_that_is_gone_grants_nothing_and_the_rest_holds() -> None:
+def test_a_missing_service_grants_nothing_and_other_rules_apply() -> None:
     rules = f"[{{authorization: [{asks()}]}}, {rule()[1:]}"
     gone = compiled(BACKEND, policy(rules)).policies
     assert word(judge(gone, ADD_CALL, workload())) == "allow"
@@ -212,7 +212,7 @@ PARSED = {
 
 @pytest.mark.requirement("R67")
 @pytest.mark.parametrize(("written", "want"), PARSED.values(), ids=PARSED.keys())
-def test_how_a_service_is_asked(written: str, want: ExternalService) -> None:
+def test_how_a_service_is_called(written: str, want: ExternalService) -> None:
     rules = anybody(f"[{{type: ExternalAuth, externalAuth: {written}}}]")
     attachment = made(rules).attachments[PolicyTarget(SHOP)]
     assert attachment.policies[0].rules[0].entries == (Asked(want),)  # type: ignore[union-attr]
@@ -284,7 +284,7 @@ SAYINGS_IN_BODIES = {
 
 
 @pytest.mark.parametrize("saying", SAYINGS_IN_BODIES.values(), ids=SAYINGS_IN_BODIES.keys())
-def test_where_denials_stand_in_the_body_that_of_a_service_does_too(saying: Saying) -> None:
+def test_a_denial_of_a_service_is_in_the_body_like_other_denials(saying: Saying) -> None:
     held = made(anybody(f"[{asks()}]"), settings("{denialFormat: jsonrpc200}"))
     denied = judge(held, ADD_CALL, Proof(), Services(authz=saying.declined)).decision
     assert isinstance(denied, Deny)
@@ -336,7 +336,7 @@ SCREENS: dict[str, tuple[Policies, Proof, Outcome, str, int]] = {
 
 @pytest.mark.requirement("I8")
 @pytest.mark.parametrize(("held", "proof", "answer", "want", "count"), SCREENS.values(), ids=SCREENS.keys())
-def test_an_external_action_is_asked_before_the_others_and_all_must_allow(
+def test_an_external_action_is_evaluated_first_and_all_policies_must_allow(
     held: Policies, proof: Proof, answer: Outcome, want: str, count: int
 ) -> None:
     services = Services(authz=answer)

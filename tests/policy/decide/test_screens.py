@@ -104,7 +104,7 @@ def test_a_bad_token_does_not_keep_its_bearer_from_being_selected(token: Unfit |
 
 
 @pytest.mark.requirement("R6B")
-def test_the_first_kind_leaves_the_base_protocol_too_to_a_service_that_is_asked_about_everybody() -> None:
+def test_v0alpha0_leaves_the_base_protocol_to_a_service_for_every_source() -> None:
     held = policies(BACKEND, SERVICES, policy(anybody(f"[{asks()}]"), kind="XAccessPolicy", version="v0alpha0"))
     services = Services(authz=Declined())
     assert (word(judge(held, INITIALIZE, Proof(), services)), services.names) == ("403", ["authz"])

@@ -217,7 +217,7 @@ def test_a_service_account_is_known_by_a_jwt_svid_of_its_own_id() -> None:
     assert server.decide(asked(svid(f"{OURS}-2"))) == "401 peer_not_listed"
 
 
-def test_without_a_word_in_the_settings_no_token_stands_for_a_workload() -> None:
+def test_without_settings_no_token_identifies_a_workload() -> None:
     plain = f"{{url: '{SPIRE}'}}, {{url: '{CLUSTER}'}}"
     for issuers in ("", plain):
         made = world(issuers=issuers)
@@ -226,7 +226,7 @@ def test_without_a_word_in_the_settings_no_token_stands_for_a_workload() -> None
             assert Server(made).decide(asked(shown)) == "403 no_peer_identity"
 
 
-def test_only_issuers_whose_tokens_some_rule_could_take_are_asked_for_keys() -> None:
+def test_keys_are_fetched_only_for_issuers_whose_tokens_a_rule_could_accept() -> None:
     other = SVIDS.replace(SPIRE, "https://other.example").replace("example.org", "other.org")
     followed = {
         rules: [each.url.url for each in world(f"[{rules}]", f"{SVIDS}, {ACCOUNTS}, {other}").issuers]
@@ -235,7 +235,7 @@ def test_only_issuers_whose_tokens_some_rule_could_take_are_asked_for_keys() -> 
     assert followed == {BY_ID: [SPIRE], BY_ACCOUNT: [CLUSTER]}
 
 
-def test_a_token_of_a_workload_goes_no_further_and_one_that_nobody_looks_at_does() -> None:
+def test_a_workload_token_is_stripped_and_an_unused_token_is_forwarded() -> None:
     def removed(made: Policies, request: Request) -> bool:
         verdict = Server(made).backend.decide(request, svids.NOW)
         assert isinstance(verdict, Verdict)
@@ -246,7 +246,7 @@ def test_a_token_of_a_workload_goes_no_further_and_one_that_nobody_looks_at_does
     assert not removed(world(issuers=""), asked(svid(), OURS))
 
 
-def test_whoever_is_nobody_is_told_of_no_authorization_server() -> None:
+def test_a_sender_without_identity_learns_of_no_authorization_server() -> None:
     def challenge(request: Request) -> str:
         verdict = Server(world()).backend.decide(request, svids.NOW)
         assert isinstance(verdict, Verdict)
@@ -305,7 +305,7 @@ GOOD: Final = Reviewed(authenticated=True, user=USER, audiences=("shop",))
 
 
 @pytest.mark.requirement("K10")
-def test_the_cluster_is_asked_unless_the_settings_say_that_its_keys_suffice() -> None:
+def test_the_cluster_reviews_tokens_unless_the_settings_say_that_its_keys_suffice() -> None:
     made = world(issuers=REVIEWED, options=REVIEWS)
     assert made.issuers == ()
     server, request = Server(made), asked(projected())
@@ -342,7 +342,7 @@ def test_what_a_review_comes_to(outcome: ReviewOutcome, want: str) -> None:
     )
 
 
-def test_nobody_is_asked_about_a_token_that_is_none_of_the_cluster_or_of_no_use() -> None:
+def test_a_token_of_another_issuer_or_without_use_is_not_reviewed() -> None:
     made = world(issuers=f"{SVIDS}, {REVIEWED}", options=REVIEWS)
     server = Server(made)
     assert server.decide(asked(svid())) == "id"
@@ -352,7 +352,7 @@ def test_nobody_is_asked_about_a_token_that_is_none_of_the_cluster_or_of_no_use(
     assert server.decide(asked(projected(), AGENT)) == "id"
 
 
-def test_whom_the_cluster_vouches_for_is_not_blamed_for_a_key_that_we_do_not_have() -> None:
+def test_a_token_that_the_cluster_accepts_uses_no_budget_for_unknown_keys() -> None:
     oidc = f"{{source: {OIDC}, authorization: {ADD}}}"
     server = Server(world(f"[{oidc}, {BY_ACCOUNT}, {BY_ID}]", f"{SVIDS}, {REVIEWED}", options=REVIEWS))
     request = asked(projected())

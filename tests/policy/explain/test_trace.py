@@ -112,7 +112,7 @@ def test_secrets_are_not_shown() -> None:
     assert isinstance(entry.explanation.root.parts[0].value, Hidden)
 
 
-def test_nobody_who_does_not_ask_pays_for_a_trace() -> None:
+def test_a_trace_costs_nothing_unless_requested() -> None:
     assert judge(policies(BACKEND, policy(rule())), ADD_CALL, workload()).trace is None
 
 

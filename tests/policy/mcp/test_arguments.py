@@ -118,7 +118,7 @@ IGNORED = ((0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F
 
 
 @pytest.mark.parametrize(("first", "last"), IGNORED, ids=lambda each: f"{each:x}")
-def test_characters_that_nobody_sees_do_not_count_up_to_the_ends_of_their_ranges(first: int, last: int) -> None:
+def test_invisible_characters_are_ignored_up_to_the_ends_of_their_ranges(first: int, last: int) -> None:
     assert [fold_name(f"t{chr(each)}o") for each in (first, last)] == ["to", "to"]
     beside = [each for each in (first - 1, last + 1) if not any(low <= each <= high for low, high in IGNORED)]
     counted = [each for each in map(chr, beside) if unicodedata.category(each) not in {"Cf", "Cc"}]

@@ -168,7 +168,7 @@ def test_an_address_that_is_none_cannot_be_said(url: str) -> None:
 
 
 @pytest.mark.requirement("A8")
-def test_a_malformed_request_is_told_so_with_400() -> None:
+def test_a_malformed_request_gets_400() -> None:
     refused = [post("{"), post([message()]), post(message(jsonrpc="1.0")), post(argument("1")[:-1])]
     answers = [render_refusal(each) for each in refused if isinstance(each, McpRefusal)]
     assert [answer.http_status for answer in answers] == [400] * 4

@@ -57,7 +57,7 @@ def test_an_unknown_version_is_refused_and_the_known_ones_are_named(header: str)
 
 
 @pytest.mark.parametrize("version", ["v999.0.0", "2027-01-01", "DRAFT-2026-v1"])
-def test_a_server_is_asked_itself_which_versions_it_speaks(version: str) -> None:
+def test_only_the_server_says_which_versions_it_speaks(version: str) -> None:
     headers = [("mcp-protocol-version", version), ("mcp-method", "server/discover")]
     asked = message("server/discover", {"_meta": {**META, VERSION_MEMBER: version}})
     assert post(asked, *headers) == MethodCall(

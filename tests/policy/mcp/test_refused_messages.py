@@ -38,7 +38,7 @@ DUPLICATES: Final = {
 
 @pytest.mark.requirement("M02", "P1")
 @table(DUPLICATES)
-def test_a_member_that_stands_twice_is_refused(case: Refused) -> None:
+def test_a_duplicate_member_is_rejected(case: Refused) -> None:
     check(case)
 
 

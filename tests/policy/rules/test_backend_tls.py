@@ -138,7 +138,7 @@ alone_or_beside = pytest.mark.parametrize(
 
 
 @alone_or_beside
-def test_an_external_service_is_asked_over_the_tls_of_its_policy(asked: str) -> None:
+def test_an_external_service_is_called_over_the_tls_of_its_policy(asked: str) -> None:
     made = compiled(BACKEND, SERVICE, CA, tls_policy(), asked)
     attachment = made.policies.attachments[PolicyTarget(next(iter(made.policies.attachments)).ref)]
     want = ExternalService(service=ObjectName("default", "authz"), port=9000, protocol=OverGrpc(), tls=VERIFIED)

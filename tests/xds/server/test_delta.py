@@ -80,7 +80,7 @@ def test_who_comes_back_gets_only_what_it_lacks(url: TypeUrl) -> None:
     assert sent(session.received(answer(url, "1"), 0)) == gone
 
 
-def test_the_configuration_of_a_filter_is_not_taken_from_whoever_still_asks_for_it() -> None:
+def test_a_filter_configuration_is_not_removed_from_a_subscribed_client() -> None:
     session = ready(extension={"a": b"1", "b": b"1"})
     session.received(ask(EXTENSION, "a", "b"), 0)
     session.received(answer(EXTENSION, "1"), 0)
@@ -89,13 +89,13 @@ def test_the_configuration_of_a_filter_is_not_taken_from_whoever_still_asks_for_
     assert sent(session.received(ask(EXTENSION, "a"), 1)) == [(EXTENSION, {}, ("a",))]
 
 
-def test_the_configuration_of_a_filter_is_not_taken_from_whoever_comes_back_with_it() -> None:
+def test_a_filter_configuration_is_not_removed_from_a_client_that_reconnects_with_it() -> None:
     session = ready(extension={"b": b"1"})
     assert session.received(ask(EXTENSION, "a", "b", held={"a": b"1", "b": b"1"}), 0) == NOTHING
     assert session.due() is None
 
 
-def test_whoever_asks_for_the_configuration_of_a_filter_that_is_not_there_is_told() -> None:
+def test_a_client_that_subscribes_to_a_missing_filter_configuration_learns_that() -> None:
     session = ready(extension={})
     assert sent(session.received(ask(EXTENSION, "a"), 0)) == [(EXTENSION, {}, ("a",))]
 
@@ -136,7 +136,7 @@ def test_a_name_that_does_not_exist_is_answered_as_removed_once_and_sent_when_it
     assert sent(session.publish(snapshot(secret={"a": b"1", "later": b"1"}), 2)) == [(SECRET, {"later": b"1"}, ())]
 
 
-def test_a_name_that_is_asked_for_again_is_sent_again() -> None:
+def test_a_name_that_is_subscribed_to_again_is_sent_again() -> None:
     # xDS protocol: the client may have forgotten a resource while it seems subscribed to it.
     session = ready(endpoint={"a": b"1"})
     session.received(ask(ENDPOINT, "a"), 0)

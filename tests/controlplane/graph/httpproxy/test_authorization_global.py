@@ -220,7 +220,7 @@ def test_context_of_a_host_does_not_reach_a_global_service_asked_over_http() -> 
     assert made.secure() is None
 
 
-def test_without_global_authorization_nobody_is_asked() -> None:
+def test_without_global_authorization_no_check_is_sent() -> None:
     made = world("")
     secure = made.secure()
     assert secure is not None

@@ -283,7 +283,7 @@ def test_shadow_mode_is_refused_where_authorization_must_be_enforced(contour: st
     assert (made.secure(), made.plain()) == (None, None)
 
 
-def test_a_mode_that_nobody_knows_is_an_error() -> None:
+def test_an_unknown_mode_is_an_error() -> None:
     made = world("{}", proxy=SHADOW.replace("Shadow", "shadow"))
     assert made.problems("HTTPProxy") == [
         ("AuthModeNotValid", 'Annotation authplane.dev/authorization-mode is "shadow". Supported: Enforce, Shadow.')

@@ -45,7 +45,7 @@ def test_grpc_is_the_default_and_names_the_services_host() -> None:
 
 @pytest.mark.requirement("AZ-22")
 @pytest.mark.parametrize("extension", [EXTENSION, HTTP1], ids=["h2", "http/1.1"])
-def test_an_http_service_is_asked_with_the_headers_that_are_listed(extension: str) -> None:
+def test_an_http_service_gets_the_listed_headers(extension: str) -> None:
     built = made(
         """      serviceType: http
       httpSettings:

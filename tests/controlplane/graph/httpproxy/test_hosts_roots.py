@@ -50,7 +50,7 @@ def test_a_root_outside_the_namespaces_of_roots_is_withdrawn() -> None:
     assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 
 
-def test_roots_may_stand_in_any_of_the_namespaces() -> None:
+def test_roots_may_be_in_any_of_the_namespaces() -> None:
     assert world(settings=roots_in("roots", "default")).secure() is not None
 
 
@@ -76,7 +76,7 @@ def test_who_may_not_be_a_root_cannot_keep_a_name_from_a_wildcard() -> None:
     assert secure.elsewhere == ()
 
 
-def test_who_may_not_be_a_root_cannot_hold_up_a_wildcard_by_a_mistake() -> None:
+def test_an_error_of_a_proxy_that_may_not_be_a_root_does_not_affect_a_wildcard() -> None:
     unread = PROXY.replace("{name: web}", "{name: web, namespace: tenant}").replace("fqdn:", "fqdm:")
     wild = PROXY.replace("web.example", "'*.example'")
     assert world(proxy=wild, unread=unread).secure("*.example") is None

@@ -153,7 +153,7 @@ spec: {listeners: [{name: a, port: 9443, protocol: HTTPS, tls: {certificateRefs:
 
 
 @pytest.mark.parametrize("limits", ["minimumProtocolVersion: '1.1'", "cipherSuites: [RC4-SHA]"])
-def test_limits_of_the_installation_that_cannot_hold_are_refused(limits: str) -> None:
+def test_impossible_limits_of_the_installation_are_rejected(limits: str) -> None:
     made = world(settings=EVERYWHERE.format(limits))
     assert [reason for reason, _ in made.problems("ContourConfiguration")] == ["FieldInvalid"]
     assert secure_hosts(made.graph) == ()
@@ -299,7 +299,7 @@ CLIENTS = {
 
 
 @pytest.mark.parametrize("case", CLIENTS.values(), ids=CLIENTS.keys())
-def test_clients_are_asked_for_certificates(case: Clients) -> None:
+def test_client_certificates_are_requested(case: Clients) -> None:
     made = world(proxy=with_tls(f"clientValidation: {{{case.fields}}}"))
     secure = made.secure()
     assert secure is not None
@@ -319,7 +319,7 @@ def test_a_delegated_ca_is_used() -> None:
     assert secure.clients == ClientCertificates(ca=CA)
 
 
-def test_leaf_only_without_a_list_is_told_to_have_no_effect() -> None:
+def test_leaf_only_without_a_list_is_reported_to_have_no_effect() -> None:
     made = world(proxy=with_tls("clientValidation: {caSecret: ca, crlOnlyVerifyLeafCert: true}"))
     assert made.warnings("HTTPProxy") == [
         ("IgnoredField", "The field has no effect without a CRL. Set crlSecret, or remove it.")
@@ -372,7 +372,7 @@ def test_a_demand_for_certificates_that_cannot_be_made_withdraws_the_host(
     assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 
 
-def test_a_list_that_nobody_would_look_at_withdraws_the_host() -> None:
+def test_a_revocation_list_without_effect_withdraws_the_host() -> None:
     made = world(
         proxy=with_tls("clientValidation: {caSecret: ca, crlSecret: crl, skipClientCertValidation: true}"),
         crl=crl_secret(),
@@ -509,7 +509,7 @@ def fallback_filters(made: World) -> list[str]:
     ],
     ids=["global authorization", "the operator allows it"],
 )
-def test_authorization_holds_on_the_fallback_chain(proxy: str, fields: str) -> None:
+def test_authorization_applies_on_the_fallback_chain(proxy: str, fields: str) -> None:
     made = fallback_world(proxy=proxy, settings=configuration(fields))
     assert made.problems("HTTPProxy") == []
     chain = fallback(made.graph)
@@ -523,7 +523,7 @@ def test_authorization_holds_on_the_fallback_chain(proxy: str, fields: str) -> N
 
 
 @pytest.mark.requirement("EN-1")
-def test_the_fallback_chain_has_no_authorization_where_nobody_asked_for_it() -> None:
+def test_the_fallback_chain_has_no_authorization_unless_configured() -> None:
     assert fallback_filters(fallback_world()) == ["envoy.filters.http.router"]
 
 

@@ -50,7 +50,7 @@ def prefix(path: str) -> Match:
     return Match(path=Prefix(path))
 
 
-def test_routes_of_an_included_proxy_stand_below_its_prefix() -> None:
+def test_routes_of_an_included_proxy_are_below_its_prefix() -> None:
     made = world(
         proxy=root("[{name: a, conditions: [{prefix: /a}]}]", routes=f"[{to_echo()}]"),
         a=child(
@@ -357,7 +357,7 @@ def test_a_proxy_that_is_included_twice_at_one_place_is_there_once() -> None:
     assert secure_routes(made) == [("a", "Forward", prefix("/"), "Enforced")]
 
 
-def test_a_proxy_in_two_places_can_stand_in_its_own_way() -> None:
+def test_a_proxy_in_two_places_can_conflict_with_itself() -> None:
     made = world(
         proxy=root("[{name: a}, {name: a, conditions: [{prefix: /x}]}]"),
         a=child(
@@ -374,7 +374,7 @@ def test_a_proxy_in_two_places_can_stand_in_its_own_way() -> None:
     ]
 
 
-def test_the_same_problem_in_two_places_is_told_once() -> None:
+def test_the_same_problem_in_two_places_is_reported_once() -> None:
     made = world(
         proxy=root("[{name: a, conditions: [{prefix: /1}]}, {name: a, conditions: [{prefix: /2}]}]"),
         a=child("a", routes="[{services: []}]"),

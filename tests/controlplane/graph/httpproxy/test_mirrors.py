@@ -54,7 +54,7 @@ def test_the_weight_of_a_mirror_is_no_share() -> None:
     assert action_of(made) == want
 
 
-def test_a_mirror_alone_answers_nobody() -> None:
+def test_a_mirror_alone_gives_no_response() -> None:
     made = mirrored("{name: echo, port: 80, mirror: true, weight: 100}")
     assert action_of(made) == Respond(status=503)
 

@@ -172,7 +172,7 @@ TOGETHER: dict[str, tuple[list[MatchCondition], Match]] = {
 
 
 @pytest.mark.parametrize(("written", "want"), TOGETHER.values(), ids=TOGETHER.keys())
-def test_one_condition_may_hold_several_or_none(written: list[MatchCondition], want: Match) -> None:
+def test_one_condition_may_contain_several_or_none(written: list[MatchCondition], want: Match) -> None:
     problems = Problems()
     assert route_match(EVERYTHING, written, problems) == want
     assert not problems

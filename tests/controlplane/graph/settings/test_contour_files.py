@@ -87,7 +87,7 @@ def test_global_authorization_means_the_same_wherever_contour_reads_it(form: str
     assert checks_of(made) == want
 
 
-def test_forms_that_agree_may_stand_together_and_others_close_every_host() -> None:
+def test_equal_settings_may_be_in_both_forms_and_different_ones_close_every_host() -> None:
     assert checks_of(world(proxy=OPEN, **FORMS)) == checks_of(world(proxy=OPEN, global_=GLOBAL))
     made = world(proxy=OPEN, one=FORMS["a ConfigMap"], other=FORMS["a ContourDeployment"].replace("1s", "2s"))
     assert made.plain() is None

@@ -110,16 +110,16 @@ def read(made: World) -> Settings | None:
     [{"ours": ours(SHARED)}, {"theirs": theirs(SHARED)}, {"ours": ours(SHARED), "theirs": theirs(SHARED)}],
     ids=["ours", "theirs", "the same in both"],
 )
-def test_shared_settings_stand_in_either_configuration(documents: dict[str, str]) -> None:
+def test_shared_settings_may_be_in_either_configuration(documents: dict[str, str]) -> None:
     assert read(world(**documents)) == READ
 
 
-def test_each_configuration_may_hold_a_part() -> None:
+def test_each_configuration_may_contain_a_part() -> None:
     envoy = SHARED.index("envoy:")
     assert read(world(ours=ours(SHARED[:envoy]), theirs=theirs(SHARED[envoy:]))) == READ
 
 
-def test_what_nobody_sets_has_its_default() -> None:
+def test_a_setting_that_is_not_set_has_its_default() -> None:
     assert read(world()) == DEFAULTS
 
 

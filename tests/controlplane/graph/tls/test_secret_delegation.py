@@ -47,7 +47,7 @@ CASES = {
 
 @pytest.mark.requirement("ES-10")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_a_delegation_counts_in_the_namespace_of_the_secret_for_whom_it_names(case: Case) -> None:
+def test_a_delegation_counts_in_the_secrets_namespace_for_the_named_namespaces(case: Case) -> None:
     resources = Resources(delegations={case.delegation.metadata.object_name: case.delegation})
     assert may_use(resources, ObjectName("certs", "ca"), "default") is case.want
 

@@ -136,7 +136,7 @@ def test_without_a_sample_nothing_is_drawn() -> None:
 
 
 @pytest.mark.requirement("CF-9")
-def test_the_tree_of_a_route_stands_for_the_whole_of_the_other() -> None:
+def test_the_tree_of_a_route_replaces_the_other_completely() -> None:
     whole = read(composite(first_match(when(IS_A, then=execute(mark("a"))), otherwise=skip())))
     route = read_override(composite_override(first_match(when(IS_B, then=execute(mark("b"))))))
     assert isinstance(whole, Composite)

@@ -90,7 +90,7 @@ ODD_CALLS: Final[dict[str, Call]] = {
 
 
 @pytest.mark.parametrize("plain", PLAIN_CALLS.values(), ids=PLAIN_CALLS.keys())
-def test_a_call_that_nobody_doubts_is_plain(plain: Call) -> None:
+def test_an_unambiguous_call_is_plain(plain: Call) -> None:
     assert [INPUT.read(plain), INPUT.read(plain)] == [PLAIN, PLAIN]
 
 

@@ -58,7 +58,7 @@ def counted(watched: Watched) -> list[str]:
 
 
 @pytest.mark.requirement("EA-20")
-def test_a_call_is_asked_about_once_over_the_side_channel() -> None:
+def test_a_call_sends_one_check_over_the_side_channel() -> None:
     verdict, effects = run(CONFIG, CALL, answer(allowed()))
     assert verdict == Proceed(metadata=CALL.metadata)
     (ask,) = effects

@@ -51,7 +51,7 @@ def test_a_check_has_exactly_these_attributes() -> None:
 
 
 @pytest.mark.requirement("EA-21", "EA-22")
-def test_without_tls_nobody_has_a_principal_and_both_ends_are_there() -> None:
+def test_without_tls_there_is_no_principal_and_both_addresses_are_set() -> None:
     attributes = asked(CALL)
     assert attributes.source == context_pb.AttributeContext.Peer(address=socket("10.1.2.3", 4711))
     assert attributes.destination == context_pb.AttributeContext.Peer(address=socket("10.9.9.9", 50051))
@@ -121,7 +121,7 @@ def test_headers_are_selected(case: Headers) -> None:
 
 
 @pytest.mark.requirement("EA-24", "HM-3")
-def test_each_value_stands_apart_as_raw_bytes_and_binary_ones_as_on_the_wire() -> None:
+def test_each_value_is_separate_as_raw_bytes_and_binary_ones_as_on_the_wire() -> None:
     found = asked(call(("x", "1"), ("x", "2"), ("x-bin", b"\0\1"), ("y", ""))).request.http
     assert list(found.header_map.headers) == [
         base_pb2.HeaderValue(key="x", raw_value=b"1"),

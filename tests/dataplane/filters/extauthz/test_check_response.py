@@ -254,7 +254,7 @@ AGES: Final = {
 
 
 @pytest.mark.parametrize("case", AGES.values(), ids=AGES.keys())
-def test_the_service_says_for_how_long_a_decision_holds(case: Age) -> None:
+def test_the_service_sets_how_long_a_decision_is_cached(case: Age) -> None:
     for message in (allowed(), denied(403)):
         message.dynamic_metadata.update(case.metadata)
         found = read(message)

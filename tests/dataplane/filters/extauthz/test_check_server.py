@@ -163,7 +163,7 @@ async def test_a_server_decides_in_both_forms(form: CheckForm, answer: Answer) -
         assert len(server.requests) == 2
 
 
-async def test_a_server_that_was_made_for_envoy_sees_nobody_in_the_strict_form() -> None:
+async def test_a_server_for_envoy_finds_no_identity_in_the_strict_form() -> None:
     async with serving(by_envoy_user) as server:
         verdict = await ask(config(server), call(("x-user", "ann")))
         assert isinstance(verdict, Stop)

@@ -120,7 +120,7 @@ def test_the_status_on_error_is_one_of_http(status: int, code: Code) -> None:
 
 
 @pytest.mark.requirement("EA-4")
-def test_failing_open_is_asked_for() -> None:
+def test_failing_open_must_be_configured() -> None:
     def change(message: pb.ExtAuthz, *, allow: bool, add: bool) -> None:
         message.failure_mode_allow, message.failure_mode_allow_header_add = allow, add
 
@@ -176,7 +176,7 @@ def test_mutation_rules_are_read() -> None:
 
 
 @pytest.mark.requirement("EA-8")
-def test_the_peer_certificate_is_asked_for() -> None:
+def test_a_check_contains_the_peer_certificate_if_configured() -> None:
     def change(message: pb.ExtAuthz) -> None:
         message.include_peer_certificate = True
 
@@ -262,7 +262,7 @@ def test_guards_switch_the_filter_off(case: Guarded) -> None:
     assert (None if found is None else set(found.sides)) == case.sides
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     def change(message: pb.ExtAuthz) -> None:
         message.grpc_service.google_grpc.target_uri = "other:1"
         message.grpc_service.timeout.seconds = -1

@@ -75,7 +75,7 @@ def test_decisions_are_not_remembered_unless_the_program_asks_for_it() -> None:
     assert len(service.asked) == 2
 
 
-def test_an_allow_holds_for_its_time_and_edits_each_call_anew() -> None:
+def test_an_allow_is_cached_for_its_time_and_edits_each_call() -> None:
     service, watched = Service(allowed(headers=[header("x-user", "ann")])), Watched()
     running = CONFIG.build(watched.state, None)
     for noise in ("1", "2"):
@@ -132,7 +132,7 @@ def test_what_is_no_decision_is_never_remembered(message: pb.CheckResponse) -> N
     assert len(service.asked) == 2
 
 
-def test_a_service_that_is_down_costs_nobody_what_is_known_and_is_asked_again() -> None:
+def test_cached_decisions_apply_while_the_service_is_down_and_checks_resume() -> None:
     service, watched = Service(), Watched()
     running = CONFIG.build(watched.state, None)
     ask(running, CALL, service)
@@ -319,7 +319,7 @@ def test_those_who_wait_ask_themselves_if_the_other_check_comes_to_nothing(end: 
     assert finish(follower, Answered(b"")) == Proceed(metadata=CALL.metadata)
 
 
-def test_whoever_waited_in_vain_does_not_end_the_check_of_another() -> None:
+def test_a_caller_that_gives_up_does_not_end_the_check_of_another() -> None:
     running = CONFIG.build(Watched().state, None)
     first, waited, second, third = (running.run(CALL) for _ in range(4))
     assert isinstance(next(first), Ask)
@@ -335,7 +335,7 @@ def test_whoever_waited_in_vain_does_not_end_the_check_of_another() -> None:
     assert woken == [True]
 
 
-def test_whoever_comes_after_a_flight_has_ended_is_woken_at_once() -> None:
+def test_a_caller_that_joins_a_finished_check_is_woken_at_once() -> None:
     flight, woken = Flight(), []
     flight.end()
     flight.when_ended(lambda: woken.append(True))
@@ -444,7 +444,7 @@ class Racing(float):
 
 
 @pytest.mark.parametrize(("now", "want"), [(0.0, Allow()), (9.9, Allow()), (10.0, None), (11.0, None)])
-def test_a_decision_that_another_thread_drops_holds_only_if_it_has_not_expired(now: float, want: Allow | None) -> None:
+def test_a_decision_that_another_thread_drops_applies_only_if_not_expired(now: float, want: Allow | None) -> None:
     cache = DecisionCache(CACHING)
     cache.add(b"k", Allow(), 0.0, None)
     racing = Racing(now)
@@ -472,7 +472,7 @@ def test_a_decision_with_more_than_16_kib_of_headers_is_not_kept(decision: Decis
     assert len(cache) == kept
 
 
-def test_what_holds_unless_the_program_says_otherwise() -> None:
+def test_defaults_apply_unless_the_program_sets_others() -> None:
     assert Caching() == Caching(headers=("authorization",), allow_ttl=10, deny_ttl=1, most=10_000, by_address=True)
     Caching(allow_ttl=0, deny_ttl=0, most=1)
     for wrong in ({"allow_ttl": -0.1}, {"deny_ttl": -0.1}, {"most": 0}):

@@ -262,7 +262,7 @@ UNKNOWN: Final = {
 
 @pytest.mark.parametrize("action", [pb.RBAC.ALLOW, pb.RBAC.DENY])
 @pytest.mark.parametrize(("rule", "made"), UNKNOWN.values(), ids=UNKNOWN.keys())
-def test_rules_on_what_nobody_knows_let_no_call_pass(action: int, rule: pb.Policy, made: Call) -> None:
+def test_rules_on_unknown_values_deny_every_call(action: int, rule: pb.Policy, made: Call) -> None:
     never = policy(pb.Permission(not_rule=ANYTHING))
     assert not passes(rbac(action, p=rule), made)
     assert not passes(rbac(action, a=never, p=rule), made)
@@ -388,7 +388,7 @@ def override(change: Callable[[filter_pb.RBACPerRoute], object]) -> object:
     return parse_rbac_override(packed(message), SCOPE)
 
 
-def test_an_override_stands_for_the_whole() -> None:
+def test_an_override_replaces_the_whole() -> None:
     closed = parse(rbac(pb.RBAC.ALLOW))
     assert isinstance(closed, RbacFilter)
     state = Watched().state

@@ -31,7 +31,7 @@ def test_an_audience_is_an_exact_member(claims: dict[str, Any], want: bool) -> N
 
 
 @pytest.mark.parametrize("claims", [{}, {"aud": "x"}, {"aud": 1}])
-def test_without_audiences_none_is_asked_for(claims: dict[str, Any]) -> None:
+def test_without_audiences_none_is_required(claims: dict[str, Any]) -> None:
     assert audience_fits(claims, ())
 
 
@@ -73,5 +73,5 @@ def test_any_one_of_the_scopes_suffices_and_matches_whole(scope: str, want: bool
         assert scopes_fit(claims, ("admin", "write")) is want
 
 
-def test_without_scopes_none_is_asked_for() -> None:
+def test_without_scopes_none_is_required() -> None:
     assert scopes_fit({}, ())

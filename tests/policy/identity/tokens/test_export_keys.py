@@ -32,7 +32,7 @@ def without(described: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", [each for each in ALGORITHMS if each != "Ed25519"])
-def test_a_key_is_told_with_its_numbers_its_name_and_its_algorithm(name: str) -> None:
+def test_a_key_is_exported_with_its_numbers_its_name_and_its_algorithm(name: str) -> None:
     described = signer(name).jwk(x5t="abc", use="sig", more="x")
     assert exported(described) == [without(described, "x5t", "use", "more")]
 
@@ -75,7 +75,7 @@ def test_names_are_told_as_they_are() -> None:
     assert text.isascii()
 
 
-def test_what_is_told_is_what_we_would_use_ourselves() -> None:
+def test_exported_keys_are_those_that_we_use_ourselves() -> None:
     all_keys = keys(*(signer(name, name).jwk() for name in ALGORITHMS if name != "Ed25519"))
     text = render_jwks(all_keys, Demands())
     assert isinstance(text, str)

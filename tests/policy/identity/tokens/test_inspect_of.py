@@ -13,7 +13,7 @@ from authplane.policy.identity.tokens.token_outcome import Reason, Refused, Veri
 OTHER = "https://other.example"
 
 
-def test_a_token_of_another_issuer_is_not_looked_at_and_nobody_is_to_blame() -> None:
+def test_a_token_of_another_issuer_is_not_inspected_and_uses_no_budget() -> None:
     inspector = TokenInspector(ring(), per_source=Rate(burst=1, per_second=0.001))
     foreign, bad = signer().token(claims(iss=OTHER)), signer("RS256", "k1", 1).token()
     for text in (foreign, "", "x", "a.b.c", "x" * 20_000):
@@ -25,7 +25,7 @@ def test_a_token_of_another_issuer_is_not_looked_at_and_nobody_is_to_blame() -> 
     assert inspector.inspect_of({ISSUER}, bad, NOW, "a") == over
 
 
-def test_what_is_known_is_found_whoever_asks() -> None:
+def test_a_remembered_token_is_found_for_any_issuers() -> None:
     inspector, token = TokenInspector(ring()), signer().token()
     assert inspector.inspect_of((), token, NOW) is None
     verified = inspector.inspect(token, NOW)

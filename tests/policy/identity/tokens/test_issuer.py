@@ -164,7 +164,7 @@ def test_an_issuer_that_withdraws_all_keys_is_believed() -> None:
 
 
 @pytest.mark.requirement("policy:S12")
-def test_every_change_of_keys_or_metadata_is_told() -> None:
+def test_every_change_of_keys_or_metadata_is_reported() -> None:
     state = ready(OLD)
     replaced = Signer("old", "RS256", NEW.key)
     assert answer(state, published(replaced), HOUR)[1:] == (KeysChanged(issuer=ISSUER, replaced=("old",)),)
@@ -307,7 +307,7 @@ def test_a_document_that_is_nowhere_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 408, 301])
-def test_a_place_that_has_a_problem_is_asked_again_and_no_other(status: int) -> None:
+def test_a_discovery_address_with_an_error_is_retried_and_no_other(status: int) -> None:
     state = IssuerState(PATH)
     first = state.fetch(0)
     assert isinstance(answer(state, HttpAnswer(status=status), 0)[0], FetchFailed)

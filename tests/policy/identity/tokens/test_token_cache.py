@@ -128,7 +128,7 @@ def test_a_key_that_did_not_sign_a_token_of_its_name_is_wanted_anew() -> None:
 
 
 @pytest.mark.requirement("S13")
-def test_a_token_of_an_issuer_that_nobody_configured_makes_nobody_ask_it() -> None:
+def test_a_token_of_an_unknown_issuer_causes_no_fetch() -> None:
     keyring = ring()
     inspector = TokenInspector(keyring)
     token = signer(kid="new").token(claims(iss="https://attacker.example"))
@@ -173,7 +173,7 @@ def test_a_steady_trickle_of_bad_tokens_never_disturbs_fresh_good_ones_of_the_sa
 
 
 @pytest.mark.requirement("S14")
-def test_good_tokens_and_issuers_that_are_down_count_against_nobody() -> None:
+def test_valid_tokens_and_issuers_that_are_down_use_no_budget() -> None:
     down = "https://down.example"
     keyring = Ring({ISSUER: trust(), down: NotReady(issuer=down)})
     inspector = TokenInspector(keyring, per_source=Rate(burst=1, per_second=1))

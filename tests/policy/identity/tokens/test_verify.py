@@ -306,7 +306,7 @@ def test_a_token_without_kid_needs_exactly_one_key_that_fits() -> None:
     assert judged(token, none) == Refused(reason=Reason.KEY_AMBIGUOUS, issuer=ISSUER)
 
 
-def test_an_unknown_key_is_named_to_whoever_can_ask_for_it() -> None:
+def test_a_refusal_names_the_unknown_key() -> None:
     token = signer(kid="new", number=1).token()
     assert judged(token) == Refused(reason=Reason.KEY, issuer=ISSUER, kid="new")
 

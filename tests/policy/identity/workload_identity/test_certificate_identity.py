@@ -90,7 +90,7 @@ def test_a_name_with_a_nul_is_refused(text: str) -> None:
         assert identify(certificate(uri(text)), principal) is Why.NOT_SPIFFE
 
 
-def test_a_certificate_holds_for_its_time() -> None:
+def test_a_certificate_is_valid_between_its_dates() -> None:
     made, hour = certificate(uri()), timedelta(hours=1).total_seconds()
     times = [AT - hour - 1, AT - hour, AT, AT + hour, AT + hour + 1]
     assert [identify(made, now=now) for now in times] == [Why.NOT_YET, ID, ID, ID, Why.EXPIRED]

@@ -92,7 +92,7 @@ def test_a_clock_that_was_set_back_ends_what_was_kept() -> None:
     assert isinstance(reviews.ask(text, ["mcp"], NOW - 1), ReviewToken)
 
 
-def test_without_an_audience_nothing_is_asked() -> None:
+def test_without_an_audience_no_review_is_requested() -> None:
     assert TokenReviews(CLUSTER).ask(token(), [], NOW) == NoIdentity(Why.AUDIENCE)
 
 
@@ -148,7 +148,7 @@ def test_good_tokens_do_not_count_against_who_shows_them() -> None:
         assert review(reviews, token(jti=f"f{n}"), ReviewFailed("429"), source="10.0.0.1") == ReviewUnavailable("429")
 
 
-def test_the_cluster_is_asked_for_so_many_reviews_only() -> None:
+def test_the_number_of_reviews_is_limited() -> None:
     reviews = TokenReviews(CLUSTER, overall=Rate(burst=2, per_second=1))
     asked = [reviews.ask(token(jti=str(n)), ["mcp"], NOW, f"10.0.0.{n}") for n in range(3)]
     assert isinstance(asked[1], ReviewToken)
@@ -224,7 +224,7 @@ def test_a_source_has_20_bad_tokens_reviewed_and_one_more_each_second() -> None:
     assert [asked(NOW + 0.9), asked(NOW + 1), asked(NOW + 1)] == [False, True, False]
 
 
-def test_the_cluster_is_asked_for_200_reviews_and_100_more_each_second() -> None:
+def test_reviews_are_limited_to_200_and_100_more_each_second() -> None:
     reviews = TokenReviews(CLUSTER)
     texts = [token(jti=str(number)) for number in range(302)]
 
@@ -255,7 +255,7 @@ TIMES = {
 
 
 @pytest.mark.parametrize(("said", "asked"), TIMES.values(), ids=TIMES.keys())
-def test_only_tokens_that_say_that_they_hold_now_are_reviewed(said: dict[str, Any], asked: bool) -> None:
+def test_only_tokens_that_are_valid_now_are_reviewed(said: dict[str, Any], asked: bool) -> None:
     found = TokenReviews(CLUSTER).ask(token(**said), ["mcp"], NOW)
     assert isinstance(found, ReviewToken) is asked
     assert asked or found == NoIdentity(Why.TOKEN)
