@@ -38,7 +38,7 @@ def test_calls_end_or_go_on_as_the_model_says() -> None:
 
 SORTS: Final = (
     "passed", "passed after a check", "passed and written", "no match", "not supported", "authority", "denied",
-    "no decision", "a fault", "not permitted",
+    "no decision", "fault injected", "an RBAC policy",
 )  # fmt: skip
 
 
