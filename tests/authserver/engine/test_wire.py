@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 import pytest
-from envoy.config.core.v3 import base_pb2
+from envoy.config.core.v3 import address_pb2, base_pb2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from envoy.type.v3 import http_status_pb2
 from google.rpc import status_pb2
@@ -313,3 +313,20 @@ def test_headers_in_both_forms_are_all_seen_whatever_was_seen_before() -> None:
     assert sorted(made.values("content-type")) == ["application/json", "text/plain"]
     assert made.odd_names == ("mcp_name",)
     assert isinstance(made.headers_for(("content-type",)), tuple)
+
+
+ADDRESSES: Final = {
+    "a socket": address_pb2.Address(socket_address=address_pb2.SocketAddress(address="192.0.2.1", port_value=1)),
+    "a unix socket": address_pb2.Address(pipe=address_pb2.Pipe(path="@envoy")),
+    "none": address_pb2.Address(),
+}
+
+
+@pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES.keys())
+def test_the_address_of_the_source_is_the_same_without_the_rest_of_it(address: address_pb2.Address) -> None:
+    message = check("/a", headers={"user-agent": "test"})
+    message.attributes.source.address.CopyFrom(address)
+    requests = [CheckParser().parse(message.SerializeToString()) for _ in range(2)]
+    assert isinstance(requests[0], Request)
+    assert isinstance(requests[1], Request)
+    assert requests[0].source_address == requests[1].source.address == requests[1].source_address
