@@ -66,10 +66,10 @@ class Record(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a line is made of, as the check left it: nothing is cut or escaped yet.
+    """The content of a line, as the check left it: nothing is cut or escaped yet.
 
-    A check makes an entry, which costs it little; the thread that writes makes the line. It holds no message, whose
-    body would take room until then.
+    A check makes an entry, which costs it little; the writing thread makes the line. The entry keeps no message, whose
+    body would take memory until then.
     """
 
     time: float

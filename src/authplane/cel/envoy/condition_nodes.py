@@ -60,12 +60,12 @@ def record(members: Iterable[tuple[str, Node]]) -> Node:
 
 
 def every(conditions: Iterable[Node]) -> Node:
-    """Return what holds if all of these hold; without any it always does."""
+    """Return a condition that is true if all of these are; without any it is always true."""
     return _joined("_&&_", tuple(conditions), neutral=True)
 
 
 def some(conditions: Iterable[Node]) -> Node:
-    """Return what holds if one of these holds; without any it never does."""
+    """Return a condition that is true if one of these is; without any it is never true."""
     return _joined("_||_", tuple(conditions), neutral=False)
 
 
@@ -87,4 +87,4 @@ def _joined(operator: str, conditions: tuple[Node, ...], *, neutral: bool) -> No
 
 METADATA: Final = name("metadata.filter_metadata")
 MISSING: Final = member(METADATA, "authplane.missing")
-"""Nobody writes there: whoever reads it has an error, which `||` and `&&` treat as they treat that of a missing key."""
+"""A key that is never written: reading it is an error, which `||` and `&&` treat like that of a missing key."""

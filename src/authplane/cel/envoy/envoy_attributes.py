@@ -24,7 +24,7 @@ _QUERY: Final = condition_nodes.name("request.query")
 
 
 def variables() -> Mapping[str, Node]:
-    """Return what stands for the variables that can be read as a whole."""
+    """Return the replacements of variables that can be read as a whole."""
     method = mcp_method()
     return {
         "request.path": CANONICAL_PATH,
@@ -39,7 +39,7 @@ def variables() -> Mapping[str, Node]:
 
 
 def presence(*, knows_method: bool) -> Mapping[str, Node]:
-    """Return what stands for ``has()`` of those variables.
+    """Return the replacements of ``has()`` of those variables.
 
     Without a method there is no ``request.mcp`` to look into, and if an expression reads the tool alone, there is none
     without a tool either: that is an error, not false.

@@ -16,7 +16,7 @@ DEEPEST: Final = 22
 """In nodes. Envoy reads 100 objects and lists within each other from JSON, and a node is up to three of them."""
 _LEVELS: Final = 3
 _LEVELS_OF_MAP: Final = 4
-"""A map is one more: what stands in it stands in an entry."""
+"""A map is one more: its content is in an entry."""
 
 _NUMERIC: Final = frozenset({
     "add_int64", "add_uint64", "add_double",
@@ -30,8 +30,8 @@ _NAMES: Final = frozenset(each for each in TYPES if "." not in each)
 _HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^`|~_-]+")
 _ARGUMENT: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _DIFFERENT: Final = frozenset({"authorization", "host", "x-envoy-auth-partial-body", "x-forwarded-client-cert"})
-"""A filter takes the first away, Envoy has the second under another name, the third is for those it asks, and the last
-is written for its own rules alone: whoever is asked never sees one."""
+"""A filter removes the first, Envoy has the second under another name, the third is for authorization services, and
+the last is written for Envoy's own rules only: a check never contains it."""
 
 
 def fault_in_leaf(node: Const | Ident | Loop | Message) -> str:

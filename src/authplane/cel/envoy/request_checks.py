@@ -1,8 +1,8 @@
-"""What Envoy's own matchers can tell of a request: for a fraction of what an expression costs, and without failing.
+"""Tests of requests by Envoy's own matchers: much cheaper than an expression, and they never fail.
 
-What is missing fits no test, so that a check is false where an expression would fail. Of a header that stands several
-times, some releases test every value by itself and others all of them joined: checks are only for headers of which
-Envoy itself makes one, and for whether there is one at all.
+A missing value matches no test, so a check is false where an expression would fail. If a header occurs several times,
+some releases test each value and others all of them joined: checks are only for headers that Envoy itself makes
+unique, and for whether a header exists at all.
 """
 
 from collections.abc import Iterable
@@ -118,21 +118,21 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """All of these hold."""
+    """True if all of these are."""
 
     checks: tuple["Check", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """One of these holds."""
+    """True if one of these is."""
 
     checks: tuple["Check", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The other one does not hold."""
+    """True if the other one is not."""
 
     check: "Check"
 
@@ -144,23 +144,23 @@ PRESENT: Final = Present()
 
 
 def every(checks: Iterable[Check]) -> Check:
-    """Return what holds if all of these hold, in this order."""
+    """Return a check that is true if all of these are, in this order."""
     parts = tuple(part for each in checks for part in (each.checks if isinstance(each, Every) else (each,)))
     return parts[0] if len(parts) == 1 else Every(parts)
 
 
 def some(checks: Iterable[Check]) -> Check:
-    """Return what holds if one of these holds; they are tried in this order."""
+    """Return a check that is true if one of these is; they are tried in this order."""
     parts = tuple(checks)
     return parts[0] if len(parts) == 1 else Some(parts)
 
 
 def found(keys: tuple[str, ...], tests: Iterable[ValueTest]) -> Check:
-    """Return what holds if what a filter has found passes one of these tests; without any it never does."""
+    """Return a check: a filter's metadata passes one of these tests; without any it is never true."""
     wanted = tuple(tests)
     return Metadata(keys, wanted) if wanted else Some()
 
 
 def equals_one(keys: tuple[str, ...], texts: Iterable[str]) -> Check:
-    """Return what holds if what a filter has found is one of these texts."""
+    """Return a check: a filter's metadata is one of these texts."""
     return found(keys, map(Equals, sorted(texts)))

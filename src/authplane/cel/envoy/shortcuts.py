@@ -29,7 +29,7 @@ _METHOD: Final = condition_nodes.name("request.method")
 
 
 def shorten(condition: Condition) -> Condition:
-    """Return a condition that holds for the same requests, with as much of it as a check as can be."""
+    """Return a condition for the same requests, with as much of it as possible as a check."""
     checks: list[Check] = [condition.check]
     left: list[Node] = []
     for part in _parts(condition.tree):
@@ -56,7 +56,7 @@ def _parts(tree: Node) -> list[Node]:
 
 
 def _true(node: Node) -> Check | None:
-    """Return what holds exactly where an expression is true; None if no check says it."""
+    """Return a check that is true exactly if an expression is; None if there is none."""
     match node:
         case Const(value=True):
             return ALWAYS
@@ -95,7 +95,7 @@ def _compared(node: Call) -> Check | None:
 
 
 def _tested(value: Node, tests: tuple[Equals | Begins, ...]) -> Check | None:
-    """Return what holds where a value is there and passes one of these tests."""
+    """Return a check: a value exists and passes one of these tests."""
     keys = _keys(value)
     if keys is not None:
         return Metadata(keys, tests)
@@ -117,7 +117,7 @@ def _differs(value: Node, text: str) -> Check | None:
 
 
 def _has(value: Node, text: str) -> Check | None:
-    """Return what holds where a value is a map with a key, or a list with a member."""
+    """Return a check: a value is a map with a key, or a list with a member."""
     keys = _keys(value)
     if keys is None or not text:
         return None

@@ -76,7 +76,7 @@ class Condition:
         return self.check == ALWAYS and not self.expressed
 
     def and_then(self, other: "Condition") -> "Condition":
-        """Return what holds if both do; what costs less is looked at first, and then this one before the other."""
+        """Return the conjunction; the cheaper parts are evaluated first, and then this one before the other."""
         return Condition(
             check=every((self.check, other.check)),
             tree=condition_nodes.every(each.tree for each in (self, other) if each.expressed),
@@ -87,7 +87,7 @@ class Condition:
 
 
 def translate(program: Program, who: Who, envoy: Release) -> Condition | tuple[str, ...]:
-    """Return the condition that holds in Envoy exactly if the expression does here, or every reason why there is none.
+    """Return the condition that is true in Envoy exactly if the expression is here, or all reasons why there is none.
 
     A reason continues a sentence about the expression: "uses exists()".
     """

@@ -56,7 +56,7 @@ _ANYTHING: Final = rbac_pb2.Permission(any=True)
 
 
 def render_policy(condition: Condition) -> rbac_pb2.Policy:
-    """Build a rule that holds if a condition does, for principals that are still to be named."""
+    """Build a rule that matches if a condition is true; the caller adds principals."""
     made = rbac_pb2.Policy(permissions=[render_check(condition.check)])
     if condition.expressed:
         made.condition.CopyFrom(render_condition(condition.tree))

@@ -37,8 +37,8 @@ from authplane.policy.verdicts.allowed_memory import Memory, Proof, proof_of
 class Attachment:
     """The policies of a backend, a Gateway or a listener, in the order of evaluation.
 
-    Those that deny everything come first, so that nobody is asked in vain; then those that ask an external service
-    about whom they select; then the others, the oldest first.
+    Policies that deny everything come first, so that no service is called in vain; then those that call an external
+    service for their senders; then the others, the oldest first.
     """
 
     aim: PolicyTarget
@@ -189,7 +189,7 @@ class Policies:
     """The issuers whose tokens some policy accepts. Keys are fetched from these only."""
     trust_domains: frozenset[str] = frozenset()
     strangers: frozenset[str] = frozenset()
-    """What those of the issuers call themselves whom only policies in shadow name."""
+    """The ``iss`` of issuers that only policies in shadow name."""
     shadow_domains: frozenset[str] = frozenset()
     """The trust domains whose ids may matter to policies in shadow."""
     closed: str = ""

@@ -142,7 +142,7 @@ def _path(path: str) -> Check:
 
 
 def _header(name: str, value: str) -> Node:
-    """Return what holds if a header has this value alone, and no other looks like it to an origin."""
+    """Return a condition: a header has only this value, and no other header looks like it to an origin."""
     headers = condition_nodes.name("request.headers")
     spellings = {"".join(each) for each in product(*("-_" if letter == "-" else letter for letter in name))} - {name}
     odd = (
@@ -170,7 +170,7 @@ def _called(method: Method | Family) -> Check:
 
 
 def _base(table: Mapping[ProtocolVersion, BaseMethods]) -> Check:
-    """Return what holds for the base protocol of the version that a message speaks."""
+    """Return a check for the base protocol of a message's version."""
     alike: dict[BaseMethods, list[str]] = {}
     for version, base in table.items():
         alike.setdefault(base, []).append(version.value)

@@ -68,19 +68,19 @@ Groups: TypeAlias = tuple[tuple[Grant, ...], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """What a server grants by itself.
+    """The calls that a server grants natively.
 
     It may judge only calls whose path every server reads in the same way, with none of the headers in ``absent`` in any
-    spelling, and with those in ``single`` once at most, and none spelled almost so: the policy engine would take
-    the former out, and looks twice at the latter. It is asked about all other calls.
+    spelling, and with those in ``single`` once at most, and none spelled almost so: the policy engine removes the
+    former, and checks the latter for ambiguity. The server calls out for all other calls.
     """
 
     groups: Groups
-    """A call is granted that a grant of every group is for. There is somebody for whom no group is empty."""
+    """A call is granted if it has a grant of every group. For some caller no group is empty."""
     absent: tuple[str, ...]
     single: tuple[str, ...]
     asked: Reach
-    """Whom the policy server may still grant calls that the server may judge and does not grant."""
+    """The callers that the policy server may still grant calls that the server may judge and does not grant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,15 +89,15 @@ class GrpcPlan:
 
     policies: tuple[CallPolicy, ...]
     reach: Reach
-    """Who may be granted what, by whomever."""
+    """The callers that may be granted calls, natively or by the policy server."""
     grants: Grants | None
-    """None leaves everything to the policy server, but for those who are not in reach."""
+    """None leaves every caller in reach to the policy server."""
 
 
 def place_grpc(chain: PolicyChain, settings: Settings) -> GrpcPlan:
-    """Say what a gRPC server grants by itself, and why not the rest; there is at least one policy before it.
+    """Return what a gRPC server grants natively, and why not the rest; it has at least one policy.
 
-    What it grants the policy engine would grant, and the handler of the call is given the same headers.
+    The policy engine would grant the same calls, and the handler of a call gets the same headers.
     """
     attachment = chain.attachments[-1]
     obstacle = _obstacle(chain)
@@ -113,7 +113,7 @@ def place_grpc(chain: PolicyChain, settings: Settings) -> GrpcPlan:
 
 
 def plan_in_server(plan: Plan, found: GrpcPlan) -> Plan:
-    """Return a plan of the same policies in which the server stands for Envoy."""
+    """Return a plan of the same policies in which the gRPC server takes Envoy's place."""
     [attachment] = plan.attachments or (PlacedAttachment(),)
     policies = tuple(map(_placed, attachment.policies, found.policies))
     if plan.decider is Decider.NOBODY:

@@ -1,7 +1,7 @@
-"""Whom the policies of a gRPC server could grant which calls, as far as paths and certificates alone can tell.
+"""The callers that the policies of a gRPC server could grant calls, by paths and certificates alone.
 
-Never less than what they grant: who is left out here is denied, and who is not may still be denied. So whoever enforces
-it may refuse at once what is left out, and has to ask about the rest.
+Never fewer than the policies grant: a caller that is left out is denied, and another may still be denied. So a server
+may deny callers that are left out at once, and must call out for the rest.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -69,15 +69,15 @@ NOBODY_ANYWHERE: Final = Reach(others=Nobody())
 
 
 def build_reach(attachment: Attachment, composition: Composition, *, left: tuple[Policy, ...] | None = None) -> Reach:
-    """Say whom the policies of a target could grant which calls; there is at least one policy.
+    """Return the callers that the policies of a target could grant calls; there is at least one policy.
 
-    With ``left``, which is what remains of the policies, it is about calls that one of those has to grant too.
+    With ``left``, the remaining policies, it covers calls that one of those must grant too.
     """
     if any(isinstance(policy, Unusable) for policy in attachment.policies):
         return NOBODY_ANYWHERE
     policies = [policy for policy in attachment.policies if isinstance(policy, Policy)]
     if not policies:
-        # Those that ask an external service let pass whatever it does not deny.
+        # Policies that only call an external service allow what it does not deny.
         return ANYBODY_ANYWHERE
     patterns = {pattern for policy in policies for pattern in _patterns(policy)}
     join = _both if composition is Composition.ALL else _either
@@ -86,7 +86,7 @@ def build_reach(attachment: Attachment, composition: Composition, *, left: tuple
         found = _joined((_of_policy(policy, covers) for policy in policies), join)
         if left is not None:
             found = _both(found, _joined((_of_policy(policy, covers) for policy in left), _either, Nobody()))
-        # Who has no token is told so, which only those who decide can do.
+        # Only the policy server can tell a caller that it needs a token.
         known = isinstance(found, Workloads) and not attachment.uses_tokens and len(found.ids) <= _MOST_IDS
         return found if known or isinstance(found, Nobody) else Anybody()
 

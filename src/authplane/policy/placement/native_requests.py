@@ -7,7 +7,7 @@ from authplane.cel.envoy.request_checks import PRESENT, Equals, Header, Metadata
 from authplane.cel.envoy.translate import Condition
 
 _UPGRADES: Final = ("http2-settings", "upgrade")
-# Envoy does not wait for the body of an upgrade: nobody could judge it.
+# Envoy does not wait for the body of an upgrade, so no rule could judge it.
 _NO_UPGRADE: Final = Condition(
     check=every((Not(Header(":method", Equals("CONNECT"))), *(Not(Header(each, PRESENT)) for each in _UPGRADES)))
 )

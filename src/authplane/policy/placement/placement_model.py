@@ -67,7 +67,7 @@ class Sender:
     """A source that Envoy recognises by itself."""
 
     condition: Condition
-    """Holds for whom the rule is, besides what ``token`` and ``ids`` demand."""
+    """The condition of the rule's senders, besides what ``token`` and ``ids`` require."""
     token: Token | None = None
     """If set, the request needs a token for which this condition is true."""
     ids: frozenset[str] = NO_IDS
@@ -75,11 +75,11 @@ class Sender:
     who: Who = NOBODY
     """What expressions of the rule call ``identity``."""
     unsure: Condition | None = None
-    """Holds for those about whom Envoy cannot tell, and the policy server may."""
+    """The condition of senders that Envoy cannot identify and the policy server may."""
 
     @property
     def shown(self) -> Condition:
-        """What holds for whom the rule is, besides what ``ids`` demand."""
+        """The condition of the rule's senders, besides what ``ids`` require."""
         return self.condition if self.token is None else self.condition.and_then(self.token.condition)
 
 
@@ -99,20 +99,20 @@ class PlacedEntry:
     """A `CallOut` if the source is one."""
 
     def granted(self) -> Condition | None:
-        """Return what holds exactly for the requests that Envoy grants by this entry; None if it grants none.
+        """Return the condition of exactly the requests that Envoy grants by this entry; None if it grants none.
 
-        Besides, the peer must have proved one of the sender's ids, if there are any. It may fail, so nobody negates it
-        or joins it with others: each has its own rule in Envoy.
+        Besides, the peer must have proved one of the sender's ids, if there are any. The condition may fail, so it must
+        not be negated or joined with others: each has its own rule in Envoy.
         """
         if isinstance(self.sender, CallOut) or isinstance(self.place, CallOut):
             return None
         return self.place.condition.and_then(self.sender.shown)
 
     def reached(self) -> tuple[Condition, frozenset[str]]:
-        """Return what holds at least for the senders whom the policy server may grant something by this entry.
+        """Return a condition that covers all senders that the policy server may grant something by this entry.
 
-        Besides, they must have proved one of the ids, if there are any. Some proofs are good for the server and not for
-        Envoy: so whoever shows any token is among them.
+        Besides, they must have proved one of the ids, if there are any. The server accepts some proofs that Envoy does
+        not: so every sender with a token is among them.
         """
         if isinstance(self.sender, CallOut):
             return Condition(), NO_IDS
@@ -160,22 +160,22 @@ class Decider(StrEnum):
     NOBODY = "Nobody"
     """No policy protects it."""
     ENVOY = "Envoy"
-    """Envoy alone; `Plan.front` and `Plan.worded` say when the server is asked all the same."""
+    """Envoy alone; `Plan.front` and `Plan.worded` say when it calls out nevertheless."""
     BOTH = "Envoy and policy server"
     """Envoy calls out only for requests that it does not grant itself and that the server could grant."""
     SERVER = "Policy server"
     GRPC = "gRPC server"
-    """A server of ``authplane.grpc`` alone, as far as nothing about a call is odd."""
+    """A server of ``authplane.grpc`` alone, unless a call is unusual."""
     GRPC_AND_SERVER = "gRPC server and policy server"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Plan:
-    """How the policies before a target are enforced.
+    """How the policies of a target are enforced.
 
-    A request that `front` does not hold for is the server's. Of the others, Envoy allows those that a native entry of
-    every policy grants; asks the server about those that each policy could grant, by a native entry or to the sender of
-    an entry that is not native; and denies the rest. The server judges the whole request, by all policies.
+    Envoy calls out for a request that `front` does not match. Of the others, Envoy allows those that a native entry of
+    every policy grants; calls out for those that each policy could grant, by a native entry or to the sender of an
+    entry that is not native; and denies the rest. The policy server judges the whole request, by all policies.
     """
 
     attachments: tuple[PlacedAttachment, ...] = ()

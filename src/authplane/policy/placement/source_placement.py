@@ -1,4 +1,4 @@
-"""For whom a rule is, as far as Envoy can tell by itself."""
+"""Places the sources of rules: how Envoy identifies the senders."""
 
 import re
 from collections.abc import Iterable
@@ -70,9 +70,9 @@ def failure_key(issuer: str) -> str:
 
 
 def place_source(source: Source, settings: Settings, keys: frozenset[str] | None = None) -> Sender | CallOut:
-    """Say how Envoy recognises for whom a rule is, or why it cannot.
+    """Return how Envoy identifies the senders of a rule, or why it cannot.
 
-    ``keys`` are the addresses of the issuers whose keys it is given; None stands for all of them.
+    ``keys`` are the addresses of the issuers whose keys Envoy has; None means all of them.
     """
     match source:
         case AnySource():
@@ -95,9 +95,9 @@ def place_source(source: Source, settings: Settings, keys: frozenset[str] | None
 
 
 def _workload(ids: frozenset[str], who: Members | Certified) -> Sender:
-    """Take the one URI of the certificate: that one of them is among ``ids``, Envoy's principals say.
+    """Require one URI in the certificate; Envoy's principals check that one of them is among ``ids``.
 
-    All of them are in a header that Envoy writes itself, if it is told to: without it nobody is recognised.
+    All URIs are in a header that Envoy writes, if configured: without it no workload is identified.
     """
     several = Header(CERTIFICATE_HEADER, Fits(r"\C*URI=\C*URI=\C*"))
     one = every((Header(CERTIFICATE_HEADER, Contains("URI=")), Not(several)))
@@ -162,7 +162,7 @@ def _header(header: tuple[str, ...], demands: Demands) -> Iterable[Check]:
 
 
 def _issued(claimed: Node, skew: int) -> Node:
-    """Return what holds for a token that was not issued later than now; Envoy does not look, but for a number."""
+    """Return a condition: a token was not issued later than now. Envoy checks only that ``iat`` is a number."""
     earliest = condition_nodes.call("_-_", condition_nodes.member(claimed, "iat"), condition_nodes.literal(float(skew)))
     return condition_nodes.call("_<=_", earliest, condition_nodes.call("int", condition_nodes.name("request.time")))
 
@@ -189,7 +189,7 @@ def _word(scope: str) -> str:
 
 
 def _listed(value: Node, wanted: Iterable[str], most: int) -> Node:
-    """Return what holds for a list, of texts alone, that has one of these; conditions have no loops."""
+    """Return a condition: a list of texts only has one of these. Conditions have no loops."""
     size = condition_nodes.call("size", value)
     texts = (
         condition_nodes.some(

@@ -1,4 +1,4 @@
-"""Every way on which requests come to a target, and who decides about them there."""
+"""Every target that requests reach, and its placement."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -28,11 +28,10 @@ class TargetRoute:
 
 
 class TargetRoutes:
-    """Finds the ways past a target. ``reached`` are the targets that something leads to.
+    """Finds the request targets of a policy's target. ``reached`` are the targets that requests reach.
 
-    With each target stand the addresses of the issuers whose keys Envoy is given there; None stands for all. Without a
-    release of ``envoy`` the proxies are such as are told nothing of policies. With the ``plans`` of others, those are
-    not made again.
+    ``reached`` has for each target the addresses of the issuers whose keys Envoy has there; None means all. Without a
+    release of ``envoy``, proxies get no native rules. Plans in ``plans`` are not made again.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class TargetRoutes:
                 self._past[aim.ref, aim.section].append(target)
 
     def __iter__(self) -> Iterator[TargetRoute]:
-        """Yield the ways to all targets that something leads to."""
+        """Yield all targets that requests reach."""
         return self._found(self._reached)
 
     def evaluates_shadows(self, passage: TargetRoute) -> bool:
@@ -67,7 +66,7 @@ class TargetRoutes:
         return all(self.plan(target, each).decider is Decider.ENVOY for each in chain.shadows)
 
     def past(self, aim: PolicyTarget) -> tuple[TargetRoute, ...]:
-        """Return the ways that lead past what a policy protects; if there is none, what would hold if there were."""
+        """Return the request targets of a policy's target; if requests reach none, the one that they would reach."""
         alone = (
             RequestTarget(backend=aim.ref)
             if aim.ref.kind in BACKENDS
@@ -82,7 +81,7 @@ class TargetRoutes:
                 yield TargetRoute(target=target, chain=chain, plan=self.plan(target, chain))
 
     def plan(self, target: RequestTarget, chain: PolicyChain) -> Plan:
-        """Say who would enforce what if ``way`` stood before a target."""
+        """Return the placement of a target with this chain of policies."""
         known = (target, Same(chain))
         plan = self._made.get(known) or self._place(target, chain)
         self._made[known] = plan

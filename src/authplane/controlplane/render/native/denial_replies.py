@@ -99,7 +99,7 @@ def local_replies(denial_format: DenialFormat, *, tokens: bool) -> hcm_pb2.Local
 
 
 def mcp_refusals(*, reads_mcp: bool) -> Iterator[_Mapper]:
-    """Render the JSON-RPC errors for requests to MCP servers that Envoy refuses, or that nobody decides.
+    """Render the JSON-RPC errors for requests to MCP servers that Envoy denies, or that get no decision.
 
     With ``reads_mcp`` Envoy reads messages, and knows the ids of some.
     """
@@ -125,7 +125,7 @@ def _challenges() -> Iterator[_Mapper]:
 
 
 def _mapper(conditions: tuple[str, ...], status: int, body: str, content_type: str = _JSON) -> _Mapper:
-    """Render what is said to those whom rules deny, if all of the conditions hold too; the first that fits counts."""
+    """Render the reply to senders that rules deny, if all of the conditions apply; the first that matches counts."""
     made = _Mapper(
         filter=_when((*_DENIED, *conditions)),
         status_code=UInt32Value(value=status),

@@ -46,22 +46,22 @@ class Placed:
     tokens: tuple[Token, ...]
     """What good tokens of those are, in the same order."""
     wants_tokens: bool
-    """Whoever shows none is told where to get one."""
+    """A sender without a token learns where to get one."""
     reads_mcp: bool
     arguments: tuple[str, ...]
     """The tool arguments that rules read, sorted."""
     certificates: bool
     """Some rule is for workloads with certificates."""
     slots: tuple[Any, ...] = field(repr=False)
-    """What the filter of each policy is told; empty if there is one policy, which the last filter has."""
+    """The settings of each policy's filter; empty if there is one policy, which the last filter has."""
     decide: Any | None = field(repr=False)
     """None if no policy is enforced, and only those in shadow are evaluated."""
     shadows: tuple[Any, ...] = field(default=(), repr=False)
-    """What the filters of policies in shadow are told."""
+    """The settings of the filters of policies in shadow."""
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """The policies that stand before the target, for logs."""
+        """The policies of the target, for logs."""
         return tuple(str(each.ref.object_name) for each in policies_of(self.plan))
 
 
@@ -91,7 +91,7 @@ class _Asked(NamedTuple):
 
 class _Answer(NamedTuple):
     held: tuple[Plan, ...]
-    """What is enforced, and what stands in shadow."""
+    """The enforced plan, and those in shadow."""
     placed: Placed | None
 
 
@@ -118,7 +118,7 @@ def _place(plan: Plan, shadows: Sequence[Plan], placing: Placing) -> Placed:
     policies = policies_of(plan)
     enforced, native = bool(policies), [entry for each in (plan, *shadows) for entry in _native(each)]
     issuers = {entry.source.issuer for entry in native if isinstance(entry.source, Oidc)}
-    # Whoever shows no token may be known by a rule that the policy server decides.
+    # A sender without a token may be known to a rule that the policy server decides.
     wants_tokens = any(isinstance(entry.source, Oidc) for policy in policies for entry in policy.entries)
     rules = [render_rules(policy, plan, tells_apart=wants_tokens) for policy in policies]
     return Placed(

@@ -1,7 +1,7 @@
-"""Envoy's own filters before the one that asks the policy server: what is the same for all routes, and what is not.
+"""Envoy's own filters before the one that calls the policy server: their common settings, and those of routes.
 
-Whatever a route forgets to say about them closes it: without rules nobody passes, and without a decision the policy
-server is asked.
+A route without settings for them is closed: without rules no request passes, and without a decision Envoy calls the
+policy server.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,7 +47,7 @@ class Natives:
 
     envoy: Release
     slots: int = 0
-    """How many policies stand before one target at most, if several do."""
+    """Maximum number of policies of one target, if a target has several."""
     shadows: int = 0
     """How many policies in shadow."""
     tokens: tuple[Token, ...] = ()

@@ -1,8 +1,8 @@
 """Placed policies as rules of Envoy's RBAC filter.
 
-Envoy tries the rules of a filter in the order of their names, and the first that holds counts. A name with a slash is
-that of an entry, and allows. Others say that the policy server has to be asked, and come before or after those. The
-last say that the sender is known: the request is refused then, and otherwise too, but not with the same words.
+Envoy tries the rules of a filter in the order of their names, and the first that matches counts. A name with a slash is
+that of an entry, and allows. Others mean that Envoy must call out, and come before or after those. The last mean that
+the sender is known: the request is denied either way, but with another reply.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,11 +26,11 @@ from authplane.policy.rules.rule_model import AnySource
 
 DECIDED_BY: Final = "enforced_effective_policy_id"
 FOUND: Final = "shadow_effective_policy_id"
-"""What a filter that enforces nothing calls the rule that holds."""
+"""The metadata key of the matching rule, in a filter that enforces nothing."""
 ALLOWS: Final = "/"
-"""What the names of rules that allow have in them, and the others have not."""
+"""A text that the names of rules that allow contain, and others do not."""
 TOGETHER: Final = "native/all"
-"""The rule that holds if every policy has granted the request."""
+"""The rule that matches if every policy has granted the request."""
 
 REFUSED: Final = "known"
 
@@ -45,9 +45,9 @@ _URI: Final = common_pb2.SubjectAltNameMatcher.SanType.URI
 
 
 def render_rules(policy: PlacedPolicy, plan: Plan, *, tells_apart: bool) -> pb.RBAC:
-    """Render the rules of one policy: what is not for Envoy to judge, what it grants, whom to ask about.
+    """Render the rules of one policy: requests that Envoy may not judge, its grants, and the senders to call out for.
 
-    With ``tells_apart`` those who are known and get nothing are told from those who are not.
+    With ``tells_apart``, known senders without a grant are distinguished from unknown ones.
     """
     rules = pb.RBAC(action=_ALLOW)
     if plan.front.check != ALWAYS:
@@ -59,7 +59,7 @@ def render_rules(policy: PlacedPolicy, plan: Plan, *, tells_apart: bool) -> pb.R
     for each, ids in _asked_about(policy, plan):
         _add(rules, _free(rules, _ASK_LAST), each, ids)
     if tells_apart:
-        # A rule for everybody makes nobody known.
+        # A rule for every source identifies no sender.
         told = [entry.sender for entry in policy.native if not isinstance(entry.source, AnySource)]
         known = [each for each in told if isinstance(each, Sender)]
         for sender in dict.fromkeys((recognised(each), each.ids) for each in known):
@@ -80,24 +80,24 @@ def render_together(plan: Plan) -> pb.RBAC:
 
 
 def policies_of(plan: Plan) -> list[PlacedPolicy]:
-    """Return all policies, in the order in which their filters stand."""
+    """Return all policies, in the order of their filters."""
     return [policy for each in plan.attachments for policy in each.policies]
 
 
 def slot_prefix(number: int) -> str:
-    """Return what stands before what the filter of a policy writes into the metadata."""
+    """Return the prefix of what the filter of a policy writes into the metadata."""
     return f"policy_{number}_"
 
 
 def granted_matcher(*, otherwise: bool = False) -> metadata_pb2.MetadataMatcher:
-    """Return what holds for a request that Envoy has granted; ``otherwise`` turns it round."""
+    """Return a matcher of requests that Envoy has granted; ``otherwise`` inverts it."""
     return _matcher(DECIDED_BY, (ALLOWS,), invert=otherwise)
 
 
 def refuse_the_known() -> filter_pb2.RBAC:
-    """Render the filter that refuses whom the one before has let pass as known alone; without it they are asked about.
+    """Render the filter that denies senders that the filter before marked as known only; otherwise Envoy calls out.
 
-    Envoy says which filter it was that refused, and so local replies can tell who is unknown.
+    Envoy reports which filter denied, and so local replies can distinguish unknown senders.
     """
     permission = pb.Permission(sourced_metadata=pb.SourcedMetadata(metadata_matcher=_matcher(DECIDED_BY, (_KNOWN,))))
     rules = pb.RBAC(action=pb.RBAC.Action.DENY)
@@ -112,7 +112,7 @@ def deny_everything() -> filter_pb2.RBAC:
 
 
 def workload(spiffe_id: str) -> pb.Principal:
-    """Name a workload by a URI of its certificate, which somebody trusted has signed."""
+    """Name a workload by a URI of its certificate, which a trusted CA has signed."""
     san = common_pb2.SubjectAltNameMatcher(san_type=_URI, matcher=string_pb2.StringMatcher(exact=spiffe_id))
     config = mtls_authenticated_pb2.Config(san_matcher=san)
     name = "envoy.rbac.principals.mtls_authenticated"
@@ -120,8 +120,8 @@ def workload(spiffe_id: str) -> pb.Principal:
 
 
 def _asked_about(policy: PlacedPolicy, plan: Plan) -> Iterable[tuple[Condition, frozenset[str]]]:
-    """Return about whom the server is asked, of those to whom no entry grants anything."""
-    # Only the server knows the words for those who are denied, where there are any.
+    """Return the senders without a native grant that Envoy calls out for."""
+    # If a denial has words of its own, only the policy server knows them.
     found = {(_EVERY, NO_IDS): None} if plan.worded else dict.fromkeys(each.reached() for each in policy.asked)
     if (_EVERY, NO_IDS) in found:
         return [(_EVERY, NO_IDS)]
@@ -155,7 +155,7 @@ def _some(permissions: Iterable[pb.Permission]) -> pb.Permission:
 
 
 def _matcher(key: str, texts: Sequence[str], *, invert: bool = False) -> metadata_pb2.MetadataMatcher:
-    """Return what holds if a filter has found a rule whose name has one of these texts in it."""
+    """Return a matcher: a filter has found a rule whose name contains one of these texts."""
     each = [value_pb2.ValueMatcher(string_match=string_pb2.StringMatcher(contains=text)) for text in texts]
     value = each[0] if len(each) == 1 else value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=each))
     return metadata_pb2.MetadataMatcher(

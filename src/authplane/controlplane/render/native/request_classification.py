@@ -1,7 +1,7 @@
-"""Whose token a request shows: the filter that answers it once for all rules of a route table.
+"""Identifies the issuer of a request's token: one filter does it once for all rules of a route table.
 
-It stands before the filters of policies and writes down the issuer whose token is good. If it finds none, or looking
-fails, it writes nothing, and no rule for holders of tokens grants anything.
+It comes before the filters of policies and records the issuer whose token is valid. If it finds none, or evaluation
+fails, it records nothing, and no rule for senders with tokens grants anything.
 """
 
 from collections.abc import Iterable
@@ -31,12 +31,12 @@ def render_front(tokens: Iterable[Token]) -> filter_pb2.RBACPerRoute:
 
 
 def find_nothing() -> filter_pb2.RBAC:
-    """Render the filter for tables that say nothing of it: about every request the policy server is asked."""
+    """Render the filter for tables without settings of it: Envoy calls the policy server for every request."""
     return filter_pb2.RBAC(shadow_rules_stat_prefix=_PREFIX)
 
 
 def recognised(sender: Sender) -> Condition:
-    """Return the condition of those whom a rule is for, besides what its ids demand."""
+    """Return the condition of a rule's senders, besides what its ids require."""
     if sender.token is None:
         return sender.condition
     return Condition(check=Metadata(_FOUND, (Equals(_named(sender.token)),))).and_then(sender.condition)

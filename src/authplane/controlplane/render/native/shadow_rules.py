@@ -16,9 +16,9 @@ _COUNTED: Final = "shadow."
 
 
 def render_shadow(number: int, plan: Plan, *, among_granted: bool) -> Any:
-    """Render a policy that stands alone and is not enforced.
+    """Render a single policy that is not enforced.
 
-    With ``among_granted`` it looks at what Envoy has granted by itself: the policy server evaluates it with the rest.
+    With ``among_granted`` it evaluates what Envoy has granted natively: the policy server evaluates it with the rest.
     """
     [policy] = policies_of(plan)
     rules = render_rules(policy, replace(plan, worded=False), tells_apart=False)

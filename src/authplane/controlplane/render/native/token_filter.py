@@ -20,7 +20,7 @@ _UNFACTORED: Final = (
     "6FktQOozyAA581tPFKBLUfe_14G-TRZzFkuo65kcLE1zC7vjX1kr3vUkr36Nrv0mxm_ALEea-J1k03P0QnCUOd5mzrlV8-o31RWfYTWAn4UzS1yxgT"
     "rdyAzQVgnxCsapWtZYcskJUlva0yvHKVkmQpIPJMYdxbPDt5I-VrFqTZ03PYch8ko_wPGzEx9VYVFyhmvMww-VBUyCTnM6XraBf3vBY5nUjGNhzH5Q"
 )
-"""RSA-2048, the number of the factoring challenge of that name: nobody has a private key for it."""
+"""RSA-2048, the number of the factoring challenge of that name: its private key is unknown."""
 _NO_KEYS: Final = f'{{"keys":[{{"alg":"RS0","e":"AQAB","kid":"none","kty":"RSA","n":"{_UNFACTORED}"}}]}}'
 """Stands for the keys of an issuer as long as there are none: Envoy refuses an empty set.
 
