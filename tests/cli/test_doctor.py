@@ -15,6 +15,7 @@ from tests.support.ports import free_port
 from authplane.cli.main import build_app
 from authplane.controlplane.graph.upstreams.policy_connection import OverSocket, PolicyServer
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Told
+from authplane.devkit.local.dev_folder import prepare_issuer
 from authplane.devkit.local.dev_issuer import IssuerPlan, serve_issuer
 from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress
 from authplane.sources.runtime.read_folder import Folder
@@ -170,3 +171,22 @@ async def test_a_folder_whose_servers_run_is_well(tmp_path: Path) -> None:
             ("envoy", "ok"),
         ],
     ), result.stdout
+
+
+async def test_an_issuer_on_this_machine_gets_the_remedy_for_the_development_issuer(tmp_path: Path) -> None:
+    port, folder = free_port(), tmp_path / "gateway"
+    folder.mkdir()
+    trusted = prepare_issuer(tmp_path / "trusted", "127.0.0.1", datetime.now(UTC)).ca
+    url = f"https://127.0.0.1:{port}"
+    named = configuration(UNUSED) + f"  issuers: [{{url: '{url}', caFile: '{trusted}', allowPrivateNetwork: true}}]\n"
+    source = f"{{type: OIDC, oidc: {{issuerUrl: '{url}', audiences: [shop]}}}}"
+
+    async def remedy() -> str:
+        result = await diagnose(folder, BACKEND, policy(rule(source)), named)
+        return next(str(row["remedy"]) for row in json.loads(result.stdout) if row["probe"] == "issuer")
+
+    start = "in the directory where authplane init ran. Otherwise, "
+    assert f"start authplane run or authplane dev issuer {start}" in await remedy()
+    plan = IssuerPlan(folder=tmp_path / "dev", address=TcpAddress(host="127.0.0.1", port=port))
+    async with serve_issuer(plan, datetime.now(UTC)):
+        assert f"stop the process that listens there, and start authplane run {start}" in await remedy()

@@ -77,7 +77,11 @@ async def test_policies_decide_and_every_decision_is_logged(folder: Path, engine
         assert json.loads(denied.denied_response.body) == {
             "jsonrpc": "2.0",
             "id": 7,
-            "error": {"code": -32003, "message": "Access denied.", "data": {"decisionId": "42"}},
+            "error": {
+                "code": -32003,
+                "message": 'Access denied. No rule grants tools/call "wipe" to this caller.',
+                "data": {"decisionId": "42"},
+            },
         }
         assert status(await server.answer(tool_check())) == 403
         assert status(await server.answer(tool_check(context={}))) == 503

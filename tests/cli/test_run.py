@@ -14,12 +14,16 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.support.eventually import START_LIMIT, eventually
+from tests.support.policies.documents import BACKEND, policy, rule, settings
 from tests.support.ports import free_port
 from tests.support.timing import within
 
+from authplane.devkit.local.dev_folder import prepare_issuer
+from authplane.devkit.local.dev_issuer import IssuerPlan, serve_issuer
 from authplane.devkit.local.workspace import prepare_workspace
 from authplane.runtime.child_processes import Child, Line, Stream, run_process
 from authplane.runtime.clock import now
+from authplane.runtime.servers.listen import TcpAddress
 
 pytestmark = pytest.mark.real
 
@@ -221,3 +225,29 @@ def _is_authserver(process: Path, port: int) -> bool:
     except OSError:
         return False
     return b"testserver" in command and f"127.0.0.1:{port}".encode() in command
+
+
+async def test_a_folder_that_trusts_another_development_issuer_is_not_served(run: Run, tmp_path: Path) -> None:
+    """Both a folder from another directory and a foreign issuer: every request would get 503 forever."""
+    port, other = free_port(), prepare_issuer(tmp_path / "other", "127.0.0.1", now())
+    for path in run.folder.iterdir():
+        path.unlink()
+    source = f"{{type: OIDC, oidc: {{issuerUrl: 'https://127.0.0.1:{port}', audiences: [shop]}}}}"
+    trust = f"{{url: 'https://127.0.0.1:{port}', caFile: '{other.ca}', allowPrivateNetwork: true}}"
+    gateway = settings(f"{{gateway: {{port: {free_port()}}}, issuers: [{trust}]}}")
+    backend = BACKEND.replace("serviceName: shop, port: 80", "url: 'http://127.0.0.1:7000/mcp'")
+    (run.folder / "all.yaml").write_text("---".join((backend, policy(rule(source)), gateway)), encoding="utf-8")
+    option = ("--issuer-address", f"127.0.0.1:{port}")
+    async with run.started(*option):
+        assert await run.ends() == 1
+    assert run.errors == [
+        f"authplane: The folder trusts another development issuer at https://127.0.0.1:{port}: its CA is not "
+        f"{run.state}/dev/ca.crt. Run authplane in the directory where 'authplane init' created the folder, or pass "
+        "--state-dir with the folder .authplane of that directory."
+    ]
+    run.lines.clear()
+    foreign = IssuerPlan(folder=tmp_path / "foreign", address=TcpAddress(host="127.0.0.1", port=port))
+    async with serve_issuer(foreign, now()), run.started(*option):
+        assert await run.ends() == 1
+    assert f"Cannot use the development issuer on 127.0.0.1:{port}: process {os.getpid()}" in run.errors[-1]
+    assert run.errors[-1].endswith("Stop that process, then start authplane run again.")

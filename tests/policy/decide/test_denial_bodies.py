@@ -11,7 +11,7 @@ from tests.support.policies.compiled import policies
 from tests.support.policies.documents import BACKEND, GATEWAY, OIDC, SCOPED, policy, rule
 from tests.support.policies.external_services import SERVICES, asks
 from tests.support.policies.judging import judge
-from tests.support.policies.mcp_requests import call
+from tests.support.policies.mcp_requests import call, request
 from tests.support.policies.names import EDGE
 
 from authplane.authserver.engine.replies import Replies
@@ -55,6 +55,20 @@ def test_every_denial_of_a_call_names_the_decision() -> None:
         kept = Replies()
         kept.find(decision)
         assert len(kept) == 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "named"),
+    [
+        (call("wipe"), 'tools/call "wipe"'),
+        (call("x" * 200), f'tools/call "{"x" * 128}…"'),
+        (request("resources/read", {"uri": "file:///a"}), "resources/read"),
+    ],
+    ids=["a tool", "a tool with a long name", "another method"],
+)
+def test_a_denial_says_what_is_not_granted_in_the_words_of_the_client(request_: Request, named: str) -> None:
+    found = error(judge(policies(BACKEND, policy(rule())), request_, workload()).decision)
+    assert found["message"] == f"Access denied. No rule grants {named} to this caller."
 
 
 def test_a_refused_message_names_the_decision_beside_what_else_its_error_has() -> None:

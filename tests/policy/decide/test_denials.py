@@ -187,7 +187,8 @@ IDS: dict[str, object] = {"a number": 7, "a text": 'a\u00e9"b', "null": None}
 def test_a_denial_repeats_the_id_of_the_request(id_: object) -> None:
     denied = denial(judge(policies(BACKEND, policy(rule())), call("sub", id=id_), workload()))
     assert denied.http_status == 403
-    assert error(denied) == {"jsonrpc": "2.0", "id": id_, "error": {"code": -32003, "message": "Access denied."}}
+    said = 'Access denied. No rule grants tools/call "sub" to this caller.'
+    assert error(denied) == {"jsonrpc": "2.0", "id": id_, "error": {"code": -32003, "message": said}}
 
 
 def test_who_waits_for_no_answer_gets_a_bare_status() -> None:

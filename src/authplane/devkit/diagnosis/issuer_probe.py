@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 
 import httpcore2
 
+from authplane.core.addresses import is_loopback
 from authplane.core.values import dataclass
 from authplane.devkit.diagnosis.attempts import TOTAL, resolve, try_all, unresolved
 from authplane.devkit.diagnosis.examination import Examined, Outcome, Row
 from authplane.policy.identity.tokens.issuer import Issuer, IssuerState
 from authplane.policy.identity.tokens.issuer_events import FetchFailed, KeysLoaded
 from authplane.runtime.clients.private_networks import PrivateAddressError
-from authplane.runtime.issuers.issuer_client import FetchError, IssuerClient
+from authplane.runtime.issuers.issuer_client import FetchError, IssuerClient, causes
 
 _MOST_FETCHES: Final = 4
 """The discovery document is in one of a few places; the key set comes after it."""
@@ -69,7 +70,7 @@ async def _ask(issuer: Issuer, examined: Examined) -> _Answered:
         try:
             answer = await client.fetch(fetch.url)
         except FetchError as error:
-            return _Answered(why=_words(error), remedy=_remedy(error), skew=skew)
+            return _Answered(why=_words(error), remedy=_remedy(error, host), skew=skew)
         skew = _skew(answer.date, examined.clock()) if skew is None else skew
         for event in state.answered(fetch, answer, time.monotonic(), 0):
             if isinstance(event, KeysLoaded):
@@ -83,29 +84,33 @@ _UNREACHABLE: Final = "Correct the address of the issuer, or let this machine an
 _DOCUMENT: Final = "Correct issuerUrl, so that the issuer answers there with a discovery document and a key set."
 
 
-def _remedy(error: FetchError) -> str:
-    for each in _causes(error):
+_TRUST: Final = "et issuers[].caFile or caSecret to the CA of the issuer's certificate, or renew that certificate."
+_DEV_DOWN: Final = (
+    "If this is the development issuer, start authplane run or authplane dev issuer in the directory where authplane"
+    " init ran. Otherwise, start the issuer or correct its address."
+)
+_DEV_OTHER: Final = (
+    "If this is the development issuer, stop the process that listens there, and start authplane run in the directory"
+    f" where authplane init ran. Otherwise, s{_TRUST}"
+)
+
+
+def _remedy(error: FetchError, host: str) -> str:
+    here = is_loopback(host)
+    for each in causes(error):
         if isinstance(each, PrivateAddressError):
             return "Set issuers[].allowPrivateNetwork: true, or pass --allow-private-issuers."
         if isinstance(each, ssl.SSLCertVerificationError):
-            return "Set issuers[].caFile or caSecret to the CA of the issuer's certificate, or renew that certificate."
-    return _UNREACHABLE
+            return _DEV_OTHER if here else f"S{_TRUST}"
+    return _DEV_DOWN if here else _UNREACHABLE
 
 
 def _words(error: FetchError) -> str:
     """Return what the system says if a connection fails: libraries say only that all attempts failed."""
-    if any(isinstance(each, httpcore2.TimeoutException) for each in _causes(error)):
+    if any(isinstance(each, httpcore2.TimeoutException) for each in causes(error)):
         return "no answer in time"
-    found = (each for each in _causes(error) if isinstance(each, OSError) and not isinstance(each, ssl.SSLError))
+    found = (each for each in causes(error) if isinstance(each, OSError) and not isinstance(each, ssl.SSLError))
     return next((os.strerror(each.errno) for each in found if each.errno and each.errno > 0), str(error))
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and those that it comes from."""
-    while error is not None:
-        yield error
-        below = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
-        error = below or error.__cause__ or error.__context__
 
 
 def _row(url: str, answer: _Answered) -> Row:

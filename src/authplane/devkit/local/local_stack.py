@@ -29,6 +29,7 @@ from authplane.core.values import dataclass
 from authplane.devkit.diagnosis.decision_counts import answer_counts
 from authplane.devkit.local.claimed_ports import claim_parts, gateway_addresses
 from authplane.devkit.local.dev_issuer import IssuerPlan, serve_issuer
+from authplane.devkit.local.issuer_trust import distrust_of_another, distrust_of_ours
 from authplane.devkit.local.needed_parts import Part
 from authplane.devkit.local.workspace import Workspace
 from authplane.policy.check.request import Request
@@ -131,9 +132,8 @@ async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], s
             running |= claim_parts(settings.offered, generation, strict=settings.quickstart)
             started = [part for part, elsewhere in running.items() if not elsewhere]
             children = await _start_children(settings, started, tell, stack)
-            if Part.ISSUER in started:
-                plan = IssuerPlan(folder=settings.workspace.dev, address=settings.offered[Part.ISSUER])
-                await stack.enter_async_context(serve_issuer(plan, now()))
+            if Part.ISSUER in running:
+                await _provide_issuer(settings, generation, running[Part.ISSUER], stack)
             if decider is not None:
                 await stack.enter_async_context(_serve_policies(settings, decider, tell, metrics))
             envoy = await stack.enter_async_context(_start_envoy(xds, settings, tell))
@@ -209,6 +209,22 @@ def _servable(control: Control, root: Path) -> Generation:
     if generation is None or not generation.built.graph.ports:
         raise RunError(f"{root} has no resource that can be served. Run 'authplane validate {root}' to see why.")
     return generation
+
+
+async def _provide_issuer(settings: RunSettings, generation: Generation, elsewhere: str, stack: AsyncExitStack) -> None:
+    """Serve the development issuer unless another program does; raises `RunError` if the folder does not trust it.
+
+    Without the issuer's keys, every request with a token would get 503.
+    """
+    address = settings.offered[Part.ISSUER]
+    if elsewhere:
+        problem = await distrust_of_another(generation, address, elsewhere)
+    else:
+        plan = IssuerPlan(folder=settings.workspace.dev, address=address)
+        running = await stack.enter_async_context(serve_issuer(plan, now()))
+        problem = distrust_of_ours(generation, address, running.ca_file)
+    if problem:
+        raise RunError(problem)
 
 
 async def _start_children(

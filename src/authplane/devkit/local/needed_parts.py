@@ -42,12 +42,21 @@ def needed_parts(offered: Mapping[Part, TcpAddress], generation: Generation) -> 
     )
 
 
+def url_leads_to(url: str, address: TcpAddress) -> bool:
+    """Tell whether an issuer's URL leads to an address of this machine."""
+    return _leads_to(_of_url(url), address)
+
+
+def _of_url(url: str) -> Endpoint:
+    split = urlsplit(url)
+    return Endpoint(split.hostname or "", split.port or 443)
+
+
 def _endpoints(part: Part, generation: Generation) -> Iterator[Endpoint]:
     """Yield the endpoints that resources use for a part's task."""
     if part is Part.ISSUER:
         for issuer in generation.compiled.policies.issuers:
-            split = urlsplit(issuer.url.url)
-            yield Endpoint(split.hostname or "", split.port or 443)
+            yield _of_url(issuer.url.url)
         return
     kind = ExtensionCluster if part is Part.AUTHSERVER else ServiceCluster
     for cluster in generation.built.graph.clusters:

@@ -172,7 +172,7 @@ def _outcome(start: str, asked: AskedRequest, given: QuickstartState, now: datet
     tool = verdict.grounds.tool
     said = {
         None: f"200: the policy grants {tool} to {who}",
-        401: f"401: the policy denies {tool} to {who}; the response names the issuer",
+        401: f"401: the policy denies {tool} to {who}; www-authenticate has the URL of the issuer's metadata",
         403: f"403: the policy denies {tool} to {who}",
     }.get(http_status(verdict.decision))
     if said is not None and tool:

@@ -190,7 +190,8 @@ def _trust(ca: bytes) -> str:
     lines = "\n".join(f"    {line}" for line in ca.decode("ascii").splitlines())
     return f"""\
 {_EDITORS}\
-# The CA of the development issuer on this machine. Not for production.
+# The CA of the development issuer. Not for production.
+# Its keys are in .authplane/dev of the directory where authplane init ran: run authplane there.
 apiVersion: v1
 kind: Secret
 metadata:

@@ -57,7 +57,7 @@ Next:
   authplane run {where}
   {_call(answers, "")}
 
-The last command has no token, so the answer is 401 and names the issuer. MCP clients use {answers.served_url}."""
+The last command has no token, so the answer is 401. MCP clients use {answers.served_url}."""
 
 
 def _call(answers: Answers, token: str) -> str:

@@ -16,6 +16,7 @@ from authplane.policy.identity.tokens.token_outcome import Refused
 from authplane.policy.mcp.challenge import BadToken, Challenge, NoToken
 from authplane.policy.mcp.mcp_answers import (
     ACCESS_DENIED,
+    DenialFormat,
     McpAnswer,
     render_denial,
     render_insufficient_scope,
@@ -24,7 +25,7 @@ from authplane.policy.mcp.mcp_answers import (
     render_unauthenticated,
     render_unavailable,
 )
-from authplane.policy.mcp.mcp_calls import McpCall, RpcId, id_of
+from authplane.policy.mcp.mcp_calls import McpCall, RpcId, ToolCall, id_of, method_of
 from authplane.policy.mcp.mcp_refusal import Fault, McpRefusal, refuse
 from authplane.policy.mcp.resource_metadata import metadata_url
 from authplane.policy.verdicts.effects import Declined
@@ -111,8 +112,9 @@ def _answer(result: NotPassed, case: Case, attachments: tuple[Attachment, ...], 
         return McpAnswer(http_status=413)
     if result.too_large and call is not None:
         return render_refusal(refuse(Fault.BODY_TOO_LARGE, id_of(call)), decision)
-    forbidden = _forbidden(call, case, result.message, decision)
-    return forbidden if result.declined is None else _passed_on(result.declined, forbidden)
+    if result.declined is not None:
+        return _passed_on(result.declined, _forbidden(call, case, result.message, decision))
+    return _forbidden(call, case, result.message or _not_granted(call, case), decision)
 
 
 def _id(call: McpCall | McpRefusal | None) -> RpcId | None:
@@ -144,6 +146,15 @@ def _forbidden(call: McpCall | None, case: Case, message: str, decision: str) ->
     if call is None:
         return McpAnswer(http_status=403, headers=(_TEXT,), body=_text(message or ACCESS_DENIED, decision))
     return render_denial(call, case.settings.denial_format, message, decision)
+
+
+def _not_granted(call: McpCall | None, case: Case) -> str:
+    """Say what is not granted, in the client's own words: its method and its tool. It tells nothing about policies."""
+    method = "" if call is None else method_of(call)
+    if not method or case.settings.denial_format is DenialFormat.JSONRPC200:
+        return ""
+    tool = f" {listed([call.name])}" if isinstance(call, ToolCall) else ""
+    return f"{ACCESS_DENIED} No rule grants {listed([method])[1:-1]}{tool} to this caller."
 
 
 def _text(message: str, decision: str) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -152,3 +152,11 @@ def _unpacked(body: bytes, encoding: str, largest: int) -> bytes:
     if not unpack.eof:
         raise FetchError("the answer is incomplete")
     return whole
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that it comes from."""
+    while error is not None:
+        yield error
+        below = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
+        error = below or error.__cause__ or error.__context__
