@@ -112,9 +112,9 @@ def _answer(result: NotPassed, case: Case, attachments: tuple[Attachment, ...], 
         return McpAnswer(http_status=413)
     if result.too_large and call is not None:
         return render_refusal(refuse(Fault.BODY_TOO_LARGE, id_of(call)), decision)
-    if result.declined is not None:
-        return _passed_on(result.declined, _forbidden(call, case, result.message, decision))
-    return _forbidden(call, case, result.message or _not_granted(call, case), decision)
+    message = result.message or ("" if result.declined else _not_granted(call, case))
+    forbidden = _forbidden(call, case, message, decision)
+    return forbidden if result.declined is None else _passed_on(result.declined, forbidden)
 
 
 def _id(call: McpCall | McpRefusal | None) -> RpcId | None:
