@@ -6,6 +6,7 @@ import signal
 import ssl
 import stat
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
@@ -19,6 +20,7 @@ from tests.support.issuers.keyrings import verify
 from tests.support.ports import free_port
 
 from authplane.cli.main import build_app
+from authplane.core.names import ObjectName
 from authplane.core.problems import Problems
 from authplane.devkit.local.dev_folder import DevFolder, DevFolderError, prepare_issuer
 from authplane.devkit.local.dev_issuer import IssuerPlan, dev_token, serve_issuer
@@ -30,6 +32,7 @@ from authplane.policy.identity.workload_identity.spiffe import SpiffeId
 from authplane.runtime.child_processes import Line, run_process
 from authplane.runtime.issuers.issuers import IssuerOptions, follow_issuers
 from authplane.runtime.servers.listen import TcpAddress
+from authplane.sources.document_versions import Library
 
 AGENT = "spiffe://cluster.local/ns/default/sa/agent"
 ANY_PORT = TcpAddress(host="127.0.0.1", port=0)
@@ -140,7 +143,67 @@ def test_the_files_of_another_workload_are_not_overwritten(tmp_path: Path) -> No
     assert f"certificate  {tmp_path / 'agent.crt'}" in first.stdout
 
 
+def test_certificates_for_machines_are_for_servers_and_for_clients(tmp_path: Path) -> None:
+    names = ["control.internal", "edge.internal", "10.0.0.1"]
+    result = invoke("tls", "--folder", str(tmp_path), *names, "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    files = [{"name": each, "certificate": f"{tmp_path}/{each}.crt", "key": f"{tmp_path}/{each}.key"} for each in names]
+    assert json.loads(result.stdout) == {"ca": str(tmp_path / "tls-ca.crt"), "certificates": files}
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "tls-ca.crt"))
+    server.verify_mode = ssl.CERT_REQUIRED
+    server.load_cert_chain(tmp_path / "control.internal.crt", tmp_path / "control.internal.key")
+    client = ssl.create_default_context(cafile=str(tmp_path / "tls-ca.crt"))
+    client.load_cert_chain(tmp_path / "edge.internal.crt", tmp_path / "edge.internal.key")
+    shown = shake_hands(server, client, "control.internal")
+    assert shown == (("DNS", "edge.internal"),)
+
+
+def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> object:
+    """Let both meet in memory, and return the names that the client shows."""
+    pipes = [ssl.MemoryBIO() for _ in range(2)]
+    sides = [
+        client.wrap_bio(pipes[0], pipes[1], server_hostname=name),
+        server.wrap_bio(pipes[1], pipes[0], server_side=True),
+    ]
+    for _ in range(4):
+        for side in sides:
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    found = sides[1].getpeercert()
+    return (found or {}).get("subjectAltName")
+
+
+def test_certificates_for_machines_can_be_secrets(tmp_path: Path) -> None:
+    file = tmp_path / "secrets.yaml"
+    result = invoke("tls", "--folder", str(tmp_path / "dev"), "edge.internal", "--secrets", str(file))
+    assert result.exit_code == 0, result.stderr
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    library = Library()
+    library.changed("secrets.yaml", file.read_bytes())
+    secrets = library.current().resources.secrets
+    assert {str(name): secret.type for name, secret in secrets.items()} == {
+        "default/edge.internal": "kubernetes.io/tls",
+        "default/workloads-ca": "Opaque",
+    }
+    ca = secrets[ObjectName("default", "workloads-ca")].value("ca.crt")
+    assert ca is not None
+    assert ca.reveal() == (tmp_path / "dev" / "spiffe-ca.crt").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["spiffe-ca", "tls-ca", "agent"])
+def test_other_files_are_not_overwritten_with_certificates_of_machines(tmp_path: Path, name: str) -> None:
+    invoke("spiffe", "--folder", str(tmp_path), "--id", AGENT)
+    invoke("tls", "--folder", str(tmp_path), "edge.internal")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    result = invoke("tls", "--folder", str(tmp_path), name)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 BAD = {
+    "no name of a machine": (["tls", "../x"], 2, "is not a DNS name or an IP address"),
+    "a machine for too long": (["tls", "x", "--expires", "9000h"], 2, "from 0s to 2160h"),
+    "tools for other machines": (["tools", "--address", ":9082"], 2, "Use a loopback address"),
     "no issuer yet": (["token", "--sub", "alice", "--folder", "none"], 1, "authplane dev issuer --folder none"),
     "a claim without a value": (["token", "--sub", "a", "--claim", "group"], 2, "is not a claim"),
     "a claim that has an option": (

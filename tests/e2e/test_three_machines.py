@@ -5,75 +5,52 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import httpx2
 import pytest
-from tests.support.certificates import authority
+from click.testing import CliRunner
 from tests.support.eventually import START_LIMIT, eventually, listening
-from tests.support.gateways.contour_gateway import service
-from tests.support.mcp.mcp_checks import call_body
 from tests.support.pages import ROOT, blocks, read
 from tests.support.ports import free_port
 
-from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, issue
-from authplane.devkit.local.echo_origin import serve_echo
+from authplane.cli.main import build_app
 from authplane.runtime.child_processes import Line, run_process
 from authplane.runtime.envoy_process import Envoy, EnvoySettings, run_envoy
 from authplane.runtime.servers.listen import TcpAddress
 
 PATIENCE: Final = START_LIMIT
 CONTROL, POLICY, EDGE, NOBODY = "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14"
-MACHINES: Final = {"control.internal:": f"{CONTROL}:", "policy.internal:": f"{POLICY}:"}
+MACHINES: Final = {"control.internal:": f"{CONTROL}:", "policy.internal:": f"{POLICY}:", "edge.internal:": f"{EDGE}:"}
 PAGE: Final = ROOT / "docs" / "how-to" / "run-on-three-machines.md"
-LEAVES: Final = {"control": Usage.SERVER, "policy": Usage.SERVER, "edge": Usage.CLIENT}
+EXAMPLE: Final = ROOT / "examples" / "three-machines"
 
 
-def section() -> tuple[str, list[list[str]]]:
-    """Return the document and the commands of the page."""
+class Commands(NamedTuple):
+    """The commands of the page, in its order."""
+
+    prepare: str
+    control: str
+    policy: str
+    tools: str
+    edge: str
+    call: str
+
+
+def commands() -> Commands:
     own = read(PAGE).split("## Three machines\n")[1].split("\n## ")[0]
-    shown = [block for block in blocks(PAGE) if block.text in own]
-    (document,) = (block.text for block in shown if block.language == "yaml")
-    lines = [line for block in shown if block.language == "sh" for line in block.text.replace("\\\n", "").splitlines()]
-    return document, [shlex.split(line) for line in lines]
+    return Commands(*(block.text for block in blocks(PAGE) if block.text in own and block.language == "sh"))
 
 
-def resources(port: int, origin: int) -> str:
-    return f"""
-{service("tools", origin)}
----
-apiVersion: agentic.networking.x-k8s.io/v1alpha1
-kind: Backend
-metadata: {{name: shop}}
-spec: {{type: MCP, mcp: {{serviceName: tools, port: 80}}}}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {{name: edge}}
-spec:
-  gatewayClassName: authplane
-  listeners: [{{name: http, port: {port}, protocol: HTTP}}]
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {{name: shop}}
-spec:
-  parentRefs: [{{name: edge}}]
-  rules: [{{backendRefs: [{{group: agentic.networking.x-k8s.io, kind: Backend, name: shop}}]}}]
----
-apiVersion: agentic.networking.x-k8s.io/v1alpha1
-kind: AccessPolicy
-metadata: {{name: shop}}
-spec:
-  targetRefs: [{{group: agentic.networking.x-k8s.io, kind: Backend, name: shop}}]
-  rules: [{{name: adding, authorization: [{{type: InlineTools, tools: [add]}}]}}]
-"""
+def words(block: str) -> list[str]:
+    """Return the first command of a block, up to what is for the shell."""
+    found = shlex.split(block.replace("\\\n", "").splitlines()[0])
+    return found[: found.index(">")] if ">" in found else found
 
 
 @dataclass
@@ -82,6 +59,7 @@ class Site:
 
     root: Path
     port: int
+    origin: int
     lines: dict[str, list[str]] = field(default_factory=dict)
 
     @property
@@ -94,25 +72,27 @@ class Site:
             text = text.replace(name, address)
         return text.replace("/etc/authplane", str(self.root))
 
+    def prepare(self, block: str) -> None:
+        """Do what the page says first: certificates, the folder, its Secrets, and the certificate of a client."""
+        for line in self.local(block).replace("\\\n", "").splitlines():
+            match shlex.split(line):
+                case ["authplane", *arguments]:
+                    made = CliRunner().invoke(build_app(), arguments)
+                    assert made.exit_code == 0, made.output
+                case ["cp", "-r", "examples/three-machines", target]:
+                    shutil.copytree(EXAMPLE, target)
+                case _:
+                    pytest.fail(f"the page has a command that this test does not know: {line}")
+        tools = (self.gateway / "tools.yaml").read_text(encoding="utf-8")
+        self.write("tools.yaml", tools.replace("9082", str(self.origin)).replace("8443", str(self.port)))
+
     def configure(self, document: str) -> None:
-        # Where Envoy listens, and that the server decides, is not what the page is about.
-        more = f"  gateway: {{address: {EDGE}}}\n  placement: CallOut\n"
-        self.write("configuration.yaml", self.local(document) + more)
+        self.write("settings.yaml", self.local(document).replace("0.0.0.0", EDGE))
 
     def write(self, name: str, text: str) -> None:
         draft = self.root / f"{name}.new"
         draft.write_text(text, encoding="utf-8")
         draft.replace(self.gateway / name)
-
-    def certify(self, name: str) -> None:
-        """Give a machine a certificate, and move it into its place."""
-        leaf = Leaf(name=name, usage=LEAVES[name], dns=(f"{name}.internal",))
-        pair = issue(authority(), leaf, now=datetime.now(UTC), lifetime=timedelta(days=1))
-        for suffix, content in (("key", pair.key.reveal()), ("crt", pair.certificate)):
-            draft = self.root / f"{name}.{suffix}.new"
-            draft.write_bytes(content)
-            draft.chmod(0o600)
-            draft.replace(self.root / f"{name}.{suffix}")
 
     @asynccontextmanager
     async def program(self, name: str, arguments: list[str]) -> AsyncGenerator[None]:
@@ -121,7 +101,7 @@ class Site:
         async def sink(line: Line) -> None:
             said.append(line.text)
 
-        argv = [sys.executable, "-m", "authplane", *map(self.local, arguments), "--log-format", "json"]
+        argv = [sys.executable, "-m", "authplane", *map(self.local, arguments)]
         environment = dict(os.environ) | {"XDG_RUNTIME_DIR": str(self.root)}
         async with run_process(argv, sink=sink, grace=5, environment=environment):
             yield
@@ -134,12 +114,24 @@ class Site:
 
     async def ask(self, *arguments: str) -> tuple[int, Any]:
         """Run a command that prints JSON."""
+        code, printed = await self.run(*arguments)
+        return code, json.loads(printed)
+
+    async def run(self, *arguments: str) -> tuple[int, str]:
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "authplane", *arguments,
             stdout=asyncio.subprocess.PIPE, env=dict(os.environ) | {"XDG_RUNTIME_DIR": str(self.root)},
         )  # fmt: skip
         printed, _ = await child.communicate()
-        return child.returncode or 0, json.loads(printed)
+        return child.returncode or 0, printed.decode()
+
+    async def table(self, line: str) -> str:
+        """Return what the table of `status` has under READY for the configuration, which must be followed by a line."""
+        _, shown = await self.run("status", str(self.gateway))
+        rows = shown.splitlines()
+        row = next(index for index, each in enumerate(rows) if each.startswith("AuthplaneConfiguration/"))
+        assert rows[row + 1].strip().startswith(line), shown
+        return rows[row].split()[2]
 
     async def becomes(self, *wanted: str) -> None:
         """Wait until the status says so: the control plane tries the policy server every 10 seconds."""
@@ -162,10 +154,13 @@ class Site:
         return found["status"], found["reason"]
 
     async def call(self, tool: str) -> int:
-        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-        async with httpx2.AsyncClient(timeout=20) as client:
-            url = f"http://{EDGE}:{self.port}/mcp"
-            return (await client.post(url, content=call_body(tool), headers=headers)).status_code
+        """Call a tool with the page's command, and return the status."""
+        text = self.local(commands().call).replace("8443", str(self.port)).replace('"add"', f'"{tool}"')
+        child = await asyncio.create_subprocess_exec(
+            "bash", "-c", f"{text.strip()} -s -o /dev/null -w '%{{http_code}}'", stdout=asyncio.subprocess.PIPE
+        )
+        printed, _ = await child.communicate()
+        return int(printed)
 
     async def answers(self, tool: str, want: int) -> None:
         async def holds() -> bool:
@@ -175,14 +170,17 @@ class Site:
 
 
 @asynccontextmanager
-async def running(site: Site, commands: list[list[str]], stack: AsyncExitStack) -> AsyncGenerator[Envoy]:
-    control, policy, bootstrap, _ = commands
-    metrics = ["--metrics-address", ""]
-    await stack.enter_async_context(site.program("policy", [*policy[1:], *metrics, "--decision-log", ""]))
-    await stack.enter_async_context(site.program("control", [*control[1:], *metrics]))
+async def running(site: Site, page: Commands, stack: AsyncExitStack) -> AsyncGenerator[Envoy]:
+    logged = ["--metrics-address", "", "--log-format", "json"]
+    policy = [*words(page.policy)[1:], *logged, "--decision-log", ""]
+    await stack.enter_async_context(site.program("policy", policy))
+    await stack.enter_async_context(site.program("control", [*words(page.control)[1:], *logged]))
+    await stack.enter_async_context(
+        site.program("tools", [*words(page.tools)[1:], "--address", f"127.0.0.1:{site.origin}"])
+    )
     await site.says("policy", "authorization service listening")
     await site.says("control", "control plane listening")
-    code, start = await site.ask(*map(site.local, bootstrap[1 : bootstrap.index(">")]))
+    code, start = await site.ask(*map(site.local, words(page.edge)[1:]))
     assert code == 0
 
     async def sink(_: Line) -> None: ...
@@ -190,6 +188,7 @@ async def running(site: Site, commands: list[list[str]], stack: AsyncExitStack) 
     async with run_envoy(json.dumps(start), sink=sink, settings=EnvoySettings(concurrency=1)) as envoy:
         await envoy.ready(limit=START_LIMIT)
         await listening(TcpAddress(host=EDGE, port=site.port))
+        await listening(TcpAddress(host="127.0.0.1", port=site.origin))
         yield envoy
 
 
@@ -201,20 +200,14 @@ async def shown(envoy: Envoy) -> set[str]:
 
 @pytest.mark.real
 async def test_the_three_machines_of_the_page_trust_each_other_and_say_so_when_they_do_not(tmp_path: Path) -> None:
-    document, commands = section()
-    site = Site(tmp_path, free_port())
-    site.gateway.mkdir()
-    (tmp_path / "ca.crt").write_bytes(authority().certificate)
-    for name in LEAVES:
-        site.certify(name)
+    page, site = commands(), Site(tmp_path, free_port(), free_port())
+    site.prepare(page.prepare)
+    document = (EXAMPLE / "settings.yaml").read_text(encoding="utf-8")
     async with AsyncExitStack() as stack:
-        echo = await stack.enter_async_context(serve_echo(TcpAddress(host="127.0.0.1", port=0)))
-        assert isinstance(echo, TcpAddress)
-        site.write("shop.yaml", resources(site.port, echo.port))
         without = re.sub(r"    client\w+: .*\n", "", document)
         assert without != document
         site.configure(without)
-        envoy = await stack.enter_async_context(running(site, commands, stack))
+        envoy = await stack.enter_async_context(running(site, page, stack))
 
         # Envoy shows no certificate, and everybody says so.
         assert await site.call("add") == 503
@@ -225,17 +218,18 @@ async def test_the_three_machines_of_the_page_trust_each_other_and_say_so_when_t
         (row,) = (row for row in rows if row["probe"] == "policy-server")
         assert (code, row["outcome"]) == (1, "finding")
         assert "clientCertFile" in row["remedy"], row
+        assert await site.table("PolicyServerReady: False, HandshakeFailed: ") == "False"
 
         # With the page's configuration it does.
         site.configure(document)
         await site.answers("add", 200)
-        assert await site.call("sub") == 403
+        assert await site.call("delete_note") == 403
         await site.says("control", "policy server accepts connections")
         await site.becomes("True", "AcceptsConnections")
 
         # A renewed certificate is used without a restart.
         before = await shown(envoy)
-        site.certify("edge")
+        site.prepare(page.prepare.splitlines()[0])
 
         async def renewed() -> bool:
             return bool(await shown(envoy) - before)
@@ -252,12 +246,14 @@ async def test_the_three_machines_of_the_page_trust_each_other_and_say_so_when_t
         await site.becomes("False", "Unreachable")
 
 
-def test_the_page_has_all_four_commands() -> None:
-    document, commands = section()
-    assert [each[:2] for each in commands] == [
+def test_the_page_shows_the_settings_of_the_example() -> None:
+    (document,) = (block.text for block in blocks(PAGE) if block.language == "yaml" and "policyServer" in block.text)
+    assert (EXAMPLE / "settings.yaml").read_text(encoding="utf-8").partition("\n")[2] == document
+    assert [each.split()[:2] for each in commands()] == [
+        ["authplane", "dev"],
         ["authplane", "control"],
         ["authplane", "authserver"],
+        ["authplane", "dev"],
         ["authplane", "bootstrap"],
-        ["envoy", "-c"],
+        ["curl", "--cacert"],
     ]
-    assert "clientKeyFile" in document

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
@@ -10,13 +11,13 @@ import click
 
 from authplane.cli.shared.console import out
 from authplane.cli.shared.output import Output, OutputOption, fail, print_json
-from authplane.cli.shared.parameters import Option, command, group
+from authplane.cli.shared.parameters import Argument, Option, command, group
 from authplane.core.addresses import is_loopback, parse_ip_address
 from authplane.core.problems import Problems
 from authplane.core.strict_json import Limits, NotStrict, parse_json
 from authplane.core.text import shorten
 from authplane.core.timeouts import After, parse_timeout
-from authplane.devkit.local.dev_folder import LIFETIME, DevFolderError
+from authplane.devkit.local.dev_folder import LIFETIME, CertificateFiles, DevFolderError, write_machines, write_secrets
 from authplane.devkit.local.dev_issuer import (
     DEV_ADDRESS,
     DEV_FOLDER,
@@ -29,7 +30,7 @@ from authplane.devkit.local.dev_issuer import (
 from authplane.policy.identity.tokens.issuer_url import parse_issuer_url
 from authplane.policy.identity.workload_identity.spiffe import NotSpiffe, parse_spiffe_id
 from authplane.runtime.log import LogFormat, set_up_log
-from authplane.runtime.servers.listen import AddressInvalidError, ListenError, TcpAddress, parse_address
+from authplane.runtime.servers.listen import AddressInvalidError, ListenError, TcpAddress, claim, parse_address
 
 dev = group(
     "dev",
@@ -166,9 +167,7 @@ def spiffe(
             " domain>/<path>.",
             status=2,
         )
-    lifetime = _duration(expires)
-    if not timedelta() < lifetime <= LIFETIME:
-        fail(f"{expires!r} is not a duration from 0s to 2160h. Use a duration such as '24h'.", status=2)
+    lifetime = _lifetime(expires)
     called = name or parsed.path.rpartition("/")[2]
     if "/" in called or called.startswith(".") or len(called) > _LONGEST_NAME:
         fail(f"{shorten(called, _LONGEST_NAME)!r} is not a valid file name. Set --name to another name.", status=2)
@@ -182,13 +181,103 @@ def spiffe(
         click.echo(f"certificate  {made.certificate}\nkey          {made.key}\nca           {made.ca}")
 
 
+@command(dev, "tls")
+def tls(
+    names: Annotated[
+        list[str], Argument(metavar="NAME...", help="DNS name or IP address of a machine or a host; one or more.")
+    ],
+    expires: Annotated[
+        str, Option("--expires", metavar="DURATION", help="Certificate lifetime, at most 2160h.")
+    ] = "720h",
+    secrets: Annotated[
+        Path | None,
+        Option(
+            "--secrets",
+            metavar="FILE",
+            help="YAML file to write: a Secret with the certificate of each name, and workloads-ca with the CA of"
+            " authplane dev spiffe.",
+        ),
+    ] = None,
+    folder: FolderOption = DEV_FOLDER,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Write certificates for machines, signed by a development CA: each is for servers and for clients.
+
+    Example: authplane dev tls --folder certs control.internal policy.internal edge.internal
+    """
+    for name in names:
+        if not _HOST.fullmatch(name) and parse_ip_address(name) is None:
+            fail(
+                f"{shorten(name, _LONGEST_NAME)!r} is not a DNS name or an IP address. Use a name such as"
+                " edge.internal.",
+                status=2,
+            )
+    now, lifetime = datetime.now(UTC), _lifetime(expires)
+    try:
+        made = write_machines(folder, names, now=now, lifetime=lifetime)
+        if secrets is not None:
+            write_secrets(folder, secrets, names, now=now)
+    except DevFolderError as error:
+        fail(str(error))
+    _print_files(dict(zip(names, made, strict=True)), made[0].ca, output)
+
+
+def _print_files(made: Mapping[str, CertificateFiles], ca: Path, output: Output) -> None:
+    if output is Output.JSON:
+        files = [
+            {"name": name, "certificate": str(each.certificate), "key": str(each.key)} for name, each in made.items()
+        ]
+        print_json({"ca": str(ca), "certificates": files})
+        return
+    click.echo(f"ca           {ca}")
+    for each in made.values():
+        click.echo(f"certificate  {each.certificate}\nkey          {each.key}")
+
+
+@command(dev, "tools")
+def tools(
+    address: Annotated[
+        str, Option("--address", metavar="ADDRESS", help="Address to listen on: host:port.")
+    ] = "127.0.0.1:9082",
+) -> None:
+    """Serve the sample MCP server at /mcp, with the tools add, list_notes, read_note and delete_note.
+
+    Example: authplane dev tools --address 127.0.0.1:9082
+    """
+    where = _address(address)
+    if not is_loopback(where.host):
+        fail(
+            f"Other machines can reach {address}, and the server authenticates nobody. Use a loopback address.",
+            status=2,
+        )
+    try:
+        claim(where)
+    except ListenError as error:
+        fail(str(error))
+    # Only here: the SDK takes longer to load than all of authplane.
+    from authplane.devkit.local.sample_tools import serve_sample_tools  # noqa: PLC0415
+
+    serve_sample_tools(where)
+
+
+def _lifetime(text: str) -> timedelta:
+    """Parse the lifetime of a certificate."""
+    found = _duration(text)
+    if not timedelta() < found <= LIFETIME:
+        fail(f"{text!r} is not a duration from 0s to 2160h. Use a duration such as '24h'.", status=2)
+    return found
+
+
 def _address(text: str) -> TcpAddress:
     try:
         found = parse_address(text)
     except AddressInvalidError as error:
         fail(str(error), status=2)
     if not isinstance(found, TcpAddress):
-        fail("An issuer cannot listen on a unix socket, because its URL starts with https://. Use host:port.", status=2)
+        fail(
+            "The command cannot listen on a unix socket, because clients use a URL with a host. Use host:port.",
+            status=2,
+        )
     return found
 
 

@@ -124,8 +124,15 @@ def _build_parameter(parameter: inspect.Parameter) -> click.Parameter:
             path = click.Path(path_type=Path, exists=existing, dir_okay=not existing)
             declared_type = _without_none(declared_type)
             if get_origin(declared_type) is list:
+                kind = path if get_args(declared_type)[0] is Path else click.STRING
                 return click.Argument(
-                    [parameter.name], type=path, metavar=metavar, help=text, nargs=-1, callback=_as_list
+                    [parameter.name],
+                    type=kind,
+                    metavar=metavar,
+                    help=text,
+                    nargs=-1,
+                    required=required,
+                    callback=_as_list,
                 )
             kind = path if declared_type is Path else click.STRING
             return click.Argument([parameter.name], type=kind, metavar=metavar, help=text, **default)

@@ -20,8 +20,9 @@ _SKEW: Final = timedelta(minutes=5)
 class Usage(Enum):
     """What a leaf may be shown as."""
 
-    SERVER = ExtendedKeyUsageOID.SERVER_AUTH
-    CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
+    SERVER = (ExtendedKeyUsageOID.SERVER_AUTH,)
+    CLIENT = (ExtendedKeyUsageOID.CLIENT_AUTH,)
+    BOTH = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ def issue(authority: KeyPair, leaf: Leaf, *, now: datetime, lifetime: timedelta)
         _builder(_subject(leaf.name), issuer.subject, key.public_key(), now, lifetime)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([leaf.usage.value]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(leaf.usage.value), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
     )
     names = _alternative_names(leaf)

@@ -1,5 +1,6 @@
 """The folder of a development issuer: keys and certificates that are not for production."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -11,10 +12,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from authplane.core.addresses import parse_ip_address
 from authplane.core.secret import Secret
 from authplane.core.values import dataclass
+from authplane.devkit.identities.secret_documents import ca_secret, tls_secret
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, create_authority, issue
 
 LIFETIME: Final = timedelta(days=90)
 """Lifetime of certificates. A CA lasts four times as long."""
+WORKLOADS_CA: Final = "workloads-ca"
+"""The Secret with the CA of workloads."""
+_WORKLOADS: Final = "authplane dev workloads, not for production"
 _NOTE: Final = """\
 NOT FOR PRODUCTION
 
@@ -63,10 +68,15 @@ class DevFolder:
         """The CA that signs workload certificates. It is a separate CA, so that a server can trust one of the two."""
         return self.root / "spiffe-ca.crt"
 
+    @property
+    def machine_ca(self) -> Path:
+        """The CA that signs the certificates of machines, for connections between them."""
+        return self.root / "tls-ca.crt"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadFiles:
-    """The certificate files of a workload."""
+class CertificateFiles:
+    """A certificate, its key, and the CA that signed it."""
 
     certificate: Path
     key: Path
@@ -121,18 +131,18 @@ def read_signing_key(folder: DevFolder) -> Secret[bytes]:
         ) from error
 
 
-def write_workload(root: Path, spiffe_id: str, name: str, *, now: datetime, lifetime: timedelta) -> WorkloadFiles:
+def write_workload(root: Path, spiffe_id: str, name: str, *, now: datetime, lifetime: timedelta) -> CertificateFiles:
     """Create a certificate for a workload, and the CA if it is missing; raises `DevFolderError`.
 
     It does not overwrite the files of another workload.
     """
     folder = DevFolder(root)
-    made = WorkloadFiles(certificate=root / f"{name}.crt", key=root / f"{name}.key", ca=folder.workload_ca)
+    made = CertificateFiles(certificate=root / f"{name}.crt", key=root / f"{name}.key", ca=folder.workload_ca)
     try:
         _begin(folder)
         if made.certificate.exists() and _ids(made.certificate) != [spiffe_id]:
             raise DevFolderError(f"{made.certificate} belongs to another SPIFFE id. Use another --name.")
-        authority = _authority(folder.workload_ca, "authplane dev workloads, not for production", now)
+        authority = _authority(folder.workload_ca, _WORKLOADS, now)
         leaf = Leaf(name=name, usage=Usage.CLIENT, uris=(spiffe_id,))
         pair = issue(authority, leaf, now=now, lifetime=lifetime)
         _write_private(made.certificate, pair.certificate)
@@ -140,6 +150,56 @@ def write_workload(root: Path, spiffe_id: str, name: str, *, now: datetime, life
     except OSError as error:
         raise _unwritable(root, error) from error
     return made
+
+
+def write_machines(root: Path, names: Sequence[str], *, now: datetime, lifetime: timedelta) -> list[CertificateFiles]:
+    """Create certificates with these names for servers and clients, and the CA if it is missing.
+
+    Files are replaced as a whole, the key first. Raises `DevFolderError`.
+    """
+    folder, made = DevFolder(root), list[CertificateFiles]()
+    try:
+        _begin(folder)
+        authority = _authority(folder.machine_ca, "authplane dev tls, not for production", now)
+        for name in names:
+            dns, ips = ((), (name,)) if _is_ip(name) else ((name,), ())
+            leaf = Leaf(name=name, usage=Usage.BOTH, dns=dns, ips=ips)
+            pair = issue(authority, leaf, now=now, lifetime=lifetime)
+            files = CertificateFiles(certificate=root / f"{name}.crt", key=root / f"{name}.key", ca=folder.machine_ca)
+            if files.certificate.exists() and not _is_issued_by(authority, files.certificate):
+                raise DevFolderError(f"{files.certificate} is not of 'authplane dev tls'. Use another --folder.")
+            _write_private(files.key, pair.key.reveal())
+            _write_private(files.certificate, pair.certificate)
+            made.append(files)
+    except OSError as error:
+        raise _unwritable(root, error) from error
+    return made
+
+
+def write_secrets(root: Path, target: Path, names: Sequence[str], *, now: datetime) -> None:
+    """Write Secrets with the certificates of these names, and with the CA of workloads; raises `DevFolderError`."""
+    try:
+        workloads = _authority(DevFolder(root).workload_ca, _WORKLOADS, now)
+        documents = [tls_secret(name, _read_pair(root / f"{name}.crt")) for name in names]
+        documents.append(ca_secret(WORKLOADS_CA, workloads.certificate))
+        text = "---\n".join(documents)
+        _write_private(target, f"# Created by `authplane dev tls`. Not for production.\n{text}".encode())
+    except OSError as error:
+        raise _unwritable(root, error) from error
+
+
+def _read_pair(certificate: Path) -> KeyPair:
+    key = Secret(certificate.with_suffix(".key").read_bytes())
+    return KeyPair(certificate=certificate.read_bytes(), key=key)
+
+
+def _is_issued_by(authority: KeyPair, path: Path) -> bool:
+    try:
+        found = x509.load_pem_x509_certificate(path.read_bytes())
+    except ValueError:
+        return False
+    name = x509.load_pem_x509_certificate(authority.certificate).subject
+    return found.issuer == name != found.subject
 
 
 def _begin(folder: DevFolder) -> None:
@@ -154,7 +214,7 @@ def _authority(path: Path, name: str, now: datetime) -> KeyPair:
     key = path.with_suffix(".key")
     if path.exists() and key.exists():
         try:
-            known = KeyPair(certificate=path.read_bytes(), key=Secret(key.read_bytes()))
+            known = _read_pair(path)
             ends = x509.load_pem_x509_certificate(known.certificate).not_valid_after_utc
         except ValueError as error:
             raise DevFolderError(f"{path} is not a certificate. Delete it to get a new one.") from error

@@ -16,9 +16,9 @@ from authplane.core.values import dataclass
 from authplane.devkit.identities.signing import SigningKey
 from authplane.devkit.local.dev_folder import (
     LIFETIME,
+    CertificateFiles,
     DevFolder,
     DevFolderError,
-    WorkloadFiles,
     note_url,
     prepare_issuer,
     read_signing_key,
@@ -133,7 +133,7 @@ def dev_token(folder: Path, claims: Mapping[str, Any], *, now: datetime, lifetim
 
 def dev_workload(
     folder: Path, spiffe_id: str, name: str, *, now: datetime, lifetime: timedelta = LIFETIME
-) -> WorkloadFiles:
+) -> CertificateFiles:
     """Write a client certificate for a workload and the CA that signed it; raises `DevFolderError`."""
     return write_workload(folder, spiffe_id, name, now=now, lifetime=lifetime)
 

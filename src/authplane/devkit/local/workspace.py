@@ -10,8 +10,9 @@ from typing import Final
 from cryptography import x509
 
 from authplane.core.values import dataclass
+from authplane.devkit.identities.secret_documents import ca_secret, tls_secret
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, create_authority, issue
-from authplane.devkit.local.dev_folder import WorkloadFiles, prepare_issuer, write_workload
+from authplane.devkit.local.dev_folder import CertificateFiles, prepare_issuer, write_workload
 
 AUTHSERVER_NAME: Final = "authserver.authplane.local"
 """The DNS name in the authorization service's certificate, which the quickstart requires."""
@@ -96,7 +97,7 @@ def reset_quickstart(root: Path, now: datetime) -> Path | None:
     return backup if backup.exists() else None
 
 
-def prepare_identities(workspace: Workspace, host: str, now: datetime) -> WorkloadFiles:
+def prepare_identities(workspace: Workspace, host: str, now: datetime) -> CertificateFiles:
     """Create a development issuer for ``host`` and a client certificate, and their CAs as Secrets of the quickstart.
 
     Raises `DevFolderError` or `WorkspaceError` if a file is not writable.
@@ -105,8 +106,8 @@ def prepare_identities(workspace: Workspace, host: str, now: datetime) -> Worklo
     made = write_workload(workspace.dev, WORKLOAD, "janitor", now=now, lifetime=_LIFETIME)
     secrets = (("issuer-ca", issuer.ca), ("workloads-ca", made.ca))
     try:
-        text = "---".join(_ca_secret(name, path.read_bytes()) for name, path in secrets)
-        trusted = f"# The CAs that the quickstart trusts. `authplane run` writes this file at each start.{text}"
+        text = "---\n".join(ca_secret(name, path.read_bytes()) for name, path in secrets)
+        trusted = f"# The CAs that the quickstart trusts. `authplane run` writes this file at each start.\n{text}"
         _write_private(workspace.quickstart / "identities.yaml", trusted.encode())
     except OSError as error:
         raise _unwritable(error, workspace.root) from error
@@ -153,36 +154,9 @@ def _make_certificates(workspace: Workspace, now: datetime) -> None:
 
 
 def _secrets(authority: KeyPair, gateway: KeyPair) -> str:
-    return f"""\
-# Throw-away certificates. Delete this file to get new ones.
-apiVersion: v1
-kind: Secret
-metadata:
-  name: gateway
-type: kubernetes.io/tls
-stringData:
-  tls.crt: |
-{_indented(gateway.certificate)}
-  tls.key: |
-{_indented(gateway.key.reveal())}
----{_ca_secret("authserver-ca", authority.certificate)}"""
-
-
-def _ca_secret(name: str, certificate: bytes) -> str:
-    return f"""
-apiVersion: v1
-kind: Secret
-metadata:
-  name: {name}
-type: Opaque
-stringData:
-  ca.crt: |
-{_indented(certificate)}
-"""
-
-
-def _indented(pem: bytes) -> str:
-    return "\n".join(f"    {line}" for line in pem.decode("ascii").splitlines())
+    documents = tls_secret("gateway", gateway), ca_secret("authserver-ca", authority.certificate)
+    text = "---\n".join(documents)
+    return f"# Throw-away certificates. Delete this file to get new ones.\n{text}"
 
 
 def _write_private(path: Path, content: bytes) -> None:
