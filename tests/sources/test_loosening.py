@@ -13,6 +13,7 @@ CONTOUR = "projectcontour.io/v1"
 TOKEN = "{type: OIDC, oidc: {issuerUrl: 'https://i.example', audiences: [shop]}}"
 SPIFFE = "{type: SPIFFE, spiffe: ['spiffe://a/b']}"
 QUIET = ""
+WIDER = "has a rule that is new or wider"
 
 
 def read(text: str) -> Resource | None:
@@ -43,6 +44,10 @@ def rule(source: str = TOKEN, tools: str = "add, sub", name: str = "") -> str:
     named = f"name: {name}, " if name else ""
     given = f"source: {source}, " if source else ""
     return f"{{{named}{given}authorization: [{{type: InlineTools, tools: [{tools}]}}]}}"
+
+
+def inline(conditions: str, source: str = TOKEN) -> str:
+    return policy(f"{{source: {source}, authorization: [{{type: Inline, {conditions}}}]}}")
 
 
 AUTHORIZED = "authorization: {extensionRef: {name: a, namespace: b}}"
@@ -126,6 +131,62 @@ CASES = {
         policy("{authorization: [{type: CEL, cel: 'false'}]}"),
         policy("{authorization: [{type: CEL, cel: 'true'}]}"),
         "has a rule that is new or wider",
+    ),
+    "a path goes": Case(inline("paths: [/a/List, /a/Cancel]"), inline("paths: [/a/List]"), QUIET),
+    "a path comes": Case(inline("paths: [/a/List]"), inline("paths: [/a/List, /a/Cancel]"), WIDER),
+    "all paths go": Case(inline("methods: [POST], paths: [/a/List]"), inline("methods: [POST]"), WIDER),
+    "paths come": Case(inline("methods: [POST]"), inline("methods: [POST], paths: [/a/List]"), QUIET),
+    "a path of a prefix": Case(inline("paths: [/a/*]"), inline("paths: [/a/List]"), QUIET),
+    "a longer prefix": Case(inline("paths: [/a/*]"), inline("paths: [/a/b/*]"), QUIET),
+    "a shorter prefix": Case(inline("paths: [/a/b/*]"), inline("paths: [/a/*]"), WIDER),
+    "a path beside a prefix": Case(inline("paths: [/a/*]"), inline("paths: [/ab]"), WIDER),
+    "the prefix of a path": Case(inline("paths: [/a/List]"), inline("paths: [/a/List*]"), WIDER),
+    "a path of the Gateway API goes": Case(
+        inline("paths: [/b, {type: Exact, value: /a}]"), inline("paths: [{type: Exact, value: /a}]"), QUIET
+    ),
+    "a path is a prefix now": Case(
+        inline("paths: [{type: Exact, value: /a}]"), inline("paths: [{type: PathPrefix, value: /a}]"), WIDER
+    ),
+    "an HTTP method goes": Case(inline("methods: [GET, POST]"), inline("methods: [GET]"), QUIET),
+    "an HTTP method comes": Case(inline("methods: [GET]"), inline("methods: [GET, POST]"), WIDER),
+    "a host goes": Case(inline("hosts: [a.b, c.d]"), inline("hosts: [a.b]"), QUIET),
+    "a host comes": Case(inline("hosts: [a.b]"), inline("hosts: [a.b, c.d]"), WIDER),
+    "a port goes": Case(inline("ports: [80, 81]"), inline("ports: [80]"), QUIET),
+    "a port comes": Case(inline("ports: [80]"), inline("ports: [80, 81]"), WIDER),
+    "a header comes": Case(
+        inline("headers: [{name: a, value: b}]"), inline("headers: [{name: a, value: b}, {name: c, value: d}]"), QUIET
+    ),
+    "a header goes": Case(
+        inline("headers: [{name: a, value: b}, {name: c, value: d}]"), inline("headers: [{name: a, value: b}]"), WIDER
+    ),
+    "a path goes and a method comes": Case(
+        inline("methods: [GET], paths: [/a, /b]"), inline("methods: [GET, PUT], paths: [/a]"), WIDER
+    ),
+    "a path goes and the source is another": Case(inline("paths: [/a, /b]"), inline("paths: [/a]", SPIFFE), WIDER),
+    "an MCP method goes": Case(
+        inline("mcp: {methods: [{name: ping}, {name: tools/list}]}"), inline("mcp: {methods: [{name: ping}]}"), QUIET
+    ),
+    "an MCP method comes": Case(
+        inline("mcp: {methods: [{name: ping}]}"), inline("mcp: {methods: [{name: ping}, {name: tools/list}]}"), WIDER
+    ),
+    "a name of an MCP method goes": Case(
+        inline("mcp: {methods: [{name: tools/call, params: [a, b]}]}"),
+        inline("mcp: {methods: [{name: tools/call, params: [a]}]}"),
+        QUIET,
+    ),
+    "all names of an MCP method go": Case(
+        inline("mcp: {methods: [{name: tools/call, params: [a, b]}]}"),
+        inline("mcp: {methods: [{name: tools/call}]}"),
+        WIDER,
+    ),
+    "the MCP methods go": Case(
+        inline("paths: [/a], mcp: {methods: [{name: ping}]}"), inline("paths: [/a], mcp: {methods: []}"), WIDER
+    ),
+    "MCP methods come": Case(inline("paths: [/a]"), inline("paths: [/a], mcp: {methods: [{name: ping}]}"), QUIET),
+    "the base protocol comes": Case(
+        inline("mcp: {methods: [{name: ping}]}"),
+        inline("mcp: {mcpBaseProtocolMethodsOption: MATCH_BASE_PROTOCOL_METHODS, methods: [{name: ping}]}"),
+        WIDER,
     ),
     "the first form of tools": Case(policy("{tools: [a, b]}"), policy("{tools: [a]}"), QUIET),
     "a rule goes": Case(policy(f"{rule()}, {rule(SPIFFE)}"), policy(rule()), QUIET),

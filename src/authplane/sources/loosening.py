@@ -11,10 +11,14 @@ from typing import Final, TypeAlias, assert_never
 from authplane.core.values import dataclass
 from authplane.resources.catalogue import Resource
 from authplane.resources.kinds.agentic import (
+    MATCH_BASE,
     AccessPolicy,
     AccessRule,
     AuthorizationEntry,
     Backend,
+    McpAttributes,
+    McpMethod,
+    PathRule,
     XAccessPolicy,
     XAccessPolicyV0,
     XBackend,
@@ -232,7 +236,59 @@ def _fewer_entries(new: tuple[AuthorizationEntry, ...] | None, old: tuple[Author
 
 
 def _narrower_entry(new: AuthorizationEntry, old: AuthorizationEntry) -> bool:
-    return replace(new, tools=old.tools) == old and _fewer(new.tools, old.tools)
+    """Compare conditions, which must all be met: each must be the same or surely met by fewer requests."""
+    rest = replace(
+        new,
+        tools=old.tools,
+        mcp=old.mcp,
+        methods=old.methods,
+        paths=old.paths,
+        headers=old.headers,
+        hosts=old.hosts,
+        ports=old.ports,
+    )
+    return (
+        rest == old
+        and _fewer(new.tools, old.tools)
+        and _fewer_paths(new.paths, old.paths)
+        and _among(old.headers, new.headers)
+        and all(map(_fewer_listed, (new.methods, new.hosts, new.ports), (old.methods, old.hosts, old.ports)))
+        and _fewer_mcp(new.mcp, old.mcp)
+    )
+
+
+def _fewer_listed(new: tuple[object, ...], old: tuple[object, ...]) -> bool:
+    """Compare lists of accepted values; an empty list is no condition."""
+    return not old or (bool(new) and _among(new, old))
+
+
+def _fewer_paths(new: tuple[PathRule, ...], old: tuple[PathRule, ...]) -> bool:
+    return not old or (bool(new) and all(any(_within(each, one) for one in old) for each in new))
+
+
+def _within(new: PathRule, old: PathRule) -> bool:
+    if new == old:
+        return True
+    prefix, path = old.pattern or "", new.pattern or ""
+    return prefix.endswith("*") and path.startswith(prefix[:-1])
+
+
+def _fewer_mcp(new: McpAttributes | None, old: McpAttributes | None) -> bool:
+    if new == old or not _limits(old):
+        return True
+    if new is None or old is None or not _limits(new):
+        return False
+    same_base = new.mcp_base_protocol_methods_option == old.mcp_base_protocol_methods_option
+    return same_base and all(any(_narrower_method(each, one) for one in old.methods) for each in new.methods)
+
+
+def _limits(mcp: McpAttributes | None) -> bool:
+    """Tell whether there is a condition on MCP: a method, or the base protocol alone."""
+    return mcp is not None and (bool(mcp.methods) or mcp.mcp_base_protocol_methods_option == MATCH_BASE)
+
+
+def _narrower_method(new: McpMethod, old: McpMethod) -> bool:
+    return new.name == old.name and _fewer_listed(new.params, old.params)
 
 
 def _among(some: Iterable[object], others: Iterable[object]) -> bool:

@@ -26,6 +26,7 @@ from authplane.policy.rules.rule_model import (
     Tools,
 )
 from authplane.resources.kinds.agentic import (
+    MATCH_BASE,
     AccessRule,
     AuthorizationEntry,
     CelRule,
@@ -37,7 +38,6 @@ from authplane.resources.kinds.agentic import (
 
 ALL_TOOLS: Final = "*"
 """As the only name in a list of tools: every tool."""
-MATCH_BASE: Final = "MATCH_BASE_PROTOCOL_METHODS"
 SKIP_BASE: Final = "SKIP_BASE_PROTOCOL_METHODS"
 
 _WIDER: Final = frozenset(

@@ -84,6 +84,7 @@ class XBackend:
 
 # --- Policies
 
+MATCH_BASE: Final = "MATCH_BASE_PROTOCOL_METHODS"
 _MODE: Final = OneOf(("Enforce", "Shadow"))
 
 
@@ -198,9 +199,7 @@ class McpAttributes:
     """The MCP methods and tools that are granted."""
 
     methods: Annotated[tuple[McpMethod, ...], Length(0, 64)] = ()
-    mcp_base_protocol_methods_option: Annotated[
-        str, OneOf(("", "MATCH_BASE_PROTOCOL_METHODS", "SKIP_BASE_PROTOCOL_METHODS"))
-    ] = ""
+    mcp_base_protocol_methods_option: Annotated[str, OneOf(("", MATCH_BASE, "SKIP_BASE_PROTOCOL_METHODS"))] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
