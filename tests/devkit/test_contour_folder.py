@@ -283,3 +283,37 @@ spec: {routes: [{services: [{name: shop, port: 80}]}]}
     assert (
         "HTTPProxy default/cart: HTTPProxy default/shop includes it and is not moved. Correct that one." in found.left
     )
+
+
+def test_envoy_waits_long_enough_for_passwords(tmp_path: Path) -> None:
+    why = "bcrypt takes longer than the 200 ms that Envoy waits otherwise, and then answers 403."
+    found = moved(tmp_path, whole())
+    assert f"  # {why}\n  timeoutPolicy:\n    response: 5s\n  services:" in found.files["auth/server.yaml"]
+    assert f"ExtensionService auth/htpasswd: timeoutPolicy.response is 5s. {why}" in found.changed
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("timeoutPolicy: {response: 1s}", "{response: 1s}"),
+        ("timeoutPolicy: {idleConnection: 9s}", "idleConnection: 9s\n    response: 5s"),
+        ("protocol: h2\n      # odd\n  protocolVersion: v3", "protocolVersion: v3"),
+    ],
+)
+def test_a_written_timeout_stays(tmp_path: Path, written: str, kept: str) -> None:
+    files = whole()
+    files["auth/server.yaml"] = files["auth/server.yaml"].replace(
+        "spec:\n  services:", f"spec:\n  {written}\n  services:"
+    )
+    found = moved(tmp_path, files)
+    assert kept in found.files["auth/server.yaml"]
+    assert found.warnings == 0
+
+
+def test_users_that_no_server_accepts_are_told(tmp_path: Path) -> None:
+    files = whole()
+    files["auth/users.yaml"] += "    bob:rqXexS6ZhobKA\n"
+    found = moved(tmp_path, files)
+    [told] = [each for each in found.changed if "Secret auth/passwords" in each]
+    assert told.startswith("Secret auth/passwords: Line 2: ")
+    assert "rqXexS6ZhobKA" not in told

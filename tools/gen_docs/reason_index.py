@@ -13,8 +13,8 @@ from authplane.controlplane.graph.reports import CONDITION_TYPES, condition_type
 _SOURCE: Final = Path(__file__).parents[2] / "src" / "authplane"
 _REASON = re.compile(r"[A-Z][A-Za-z]+")
 _REPORTS = {
-    "Fault", "Problem", "TlsRefused", "Unresolved", "_add", "_fault", "_programmed", "_programmed_as", "_secret",
-    "_unless", "add", "error", "report", "warn",
+    "Fault", "Problem", "TlsRefused", "Unresolved", "Unusable", "_add", "_fault", "_programmed", "_programmed_as",
+    "_secret", "_spot", "_unless", "add", "error", "report", "warn",
 }  # fmt: skip
 """Calls that take a reason as their first or second argument."""
 _STATES = {"True", "False", "Unknown"}
@@ -64,8 +64,11 @@ def _text(node: ast.expr, constants: dict[str, str]) -> str:
 
 def reasons() -> set[str]:
     """Return every reason that the code may give."""
-    packages = ("controlplane/graph", "controlplane/status", "policy", "resources", "sources")
+    packages = (
+        "authserver/backends/htpasswd", "controlplane/graph", "controlplane/status", "policy", "resources", "sources"
+    )  # fmt: skip
     modules = [path for package in packages for path in (_SOURCE / package).rglob("*.py")]
+    modules.append(_SOURCE / "devkit" / "password_findings.py")
     return {reason for path in modules for reason in _reasons_of(path)} - _STATES | set(CONDITION_TYPES)
 
 

@@ -1,5 +1,6 @@
 """A folder and its problems; this module imports nothing that renders for Envoy."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ from authplane.controlplane.graph.build import build_graph
 from authplane.controlplane.status.findings import build_findings
 from authplane.policy.compile.compile_policies import PolicyCompiler
 from authplane.resources.documents import Finding
+from authplane.resources.kinds.core import AUTH_TYPE
 from authplane.sources.document_versions import Loaded
 
 
@@ -23,4 +25,15 @@ def check_folder(root: Path) -> Checked:
     loaded = read_folder(root)
     compiled = PolicyCompiler().compile(loaded.resources)
     built = build_graph(loaded.resources, policies=compiled.policies)
-    return Checked(loaded, build_findings(loaded, built, compiled))
+    findings = (*build_findings(loaded, built, compiled), *_of_passwords(loaded))
+    return Checked(loaded, tuple(sorted(findings, key=lambda each: each.place)))
+
+
+def _of_passwords(loaded: Loaded) -> Iterable[Finding]:
+    resources = loaded.resources
+    users = any(AUTH_TYPE in each.metadata.annotations for each in resources.secrets.values())
+    if not users and not resources.authorization_services:
+        return ()
+    from authplane.devkit.password_findings import password_findings  # noqa: PLC0415 (only passwords need bcrypt)
+
+    return password_findings(loaded)

@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 from authplane.controlplane.graph.build import build_graph
 from authplane.controlplane.status.findings import build_findings
 from authplane.core.names import ObjectName
+from authplane.devkit.password_findings import password_findings
 from authplane.policy.compile.compile_policies import PolicyCompiler
 from authplane.resources.documents import Finding
 from authplane.sources.document_versions import Library
@@ -38,7 +39,7 @@ def check_files(files: Mapping[str, str]) -> CheckedFiles:
     built = build_graph(resources, policies=compiled.policies)
     noted = (("Service", services.noted), ("Secret", secrets.noted), ("ConfigMap", config_maps.noted))
     wanted = frozenset((kind, name) for kind, names in noted for name in names)
-    return CheckedFiles(build_findings(loaded, built, compiled), wanted)
+    return CheckedFiles((*build_findings(loaded, built, compiled), *password_findings(loaded)), wanted)
 
 
 class _Noted(Mapping[ObjectName, Resource], Generic[Resource]):

@@ -9,6 +9,7 @@ from authplane.core.problems import Severity, dotted
 from authplane.core.text import name_some
 from authplane.core.values import dataclass
 from authplane.devkit.scaffold.check_files import check_files
+from authplane.devkit.scaffold.check_timeouts import with_response_timeouts
 from authplane.devkit.scaffold.contour_documents import Document, MoveError, items, mapping, with_text
 from authplane.devkit.scaffold.new_servers import NewServer, move_servers
 from authplane.devkit.scaffold.referenced_documents import missing_lines, referenced, unreferenced_lines
@@ -47,6 +48,7 @@ def move_folder(documents: Sequence[Document]) -> Moved:
         raise MoveError("There is no resource that authplane reads. Use a folder with HTTPProxies.")
     servers = move_servers(documents)
     ours = [each for each in kept if each.name not in servers.replaced or each.kind != "EndpointSlice"]
+    ours, waits = with_response_timeouts(ours, servers.password_services)
     named = referenced(ours, check_files({**_joined(ours), **servers.files}))
     kept, aside = _set_aside(named, servers.files)
     files = {**_joined(kept), **servers.files, **_aside_files(aside)}
@@ -55,7 +57,7 @@ def move_folder(documents: Sequence[Document]) -> Moved:
     return Moved(
         files=files,
         private=frozenset({*secrets, *servers.private, *(name for name in files if name.startswith(f"{ASIDE}/"))}),
-        changed=(*_from_lists(kept), *servers.changed, *_without_effect(findings)),
+        changed=(*_from_lists(kept), *servers.changed, *waits, *_without_effect(findings), *_passwords(findings)),
         left=(
             *servers.left,
             *_refused(aside),
@@ -168,6 +170,13 @@ def _without_effect(findings: Iterable[Finding]) -> Iterator[str]:
             owners += [str(each.ref)] if str(each.ref) not in owners else []
     for field, owners in sorted(fields.items()):
         yield f"{field} has no effect: authplane does not support it. In {name_some(owners, _MOST_NAMED)}."
+
+
+def _passwords(findings: Iterable[Finding]) -> Iterator[str]:
+    """Name the users that contour-authserver accepts and authplane does not, or only with a warning."""
+    for each in findings:
+        if each.ref is not None and each.ref.kind == "Secret" and each.problem.severity is Severity.WARNING:
+            yield f"Secret {each.ref.object_name}: {_sentence(each)}"
 
 
 def _from_lists(kept: Iterable[Document]) -> Iterable[str]:

@@ -10,7 +10,7 @@ from typing import Final
 from authplane.core.values import dataclass
 from authplane.devkit.scaffold.contour_documents import Document, items, mapping
 from authplane.devkit.scaffold.old_servers import KNOWN_FLAGS, OldServer, find_servers, plain_name
-from authplane.devkit.scaffold.referenced_documents import SERVICE_LABEL
+from authplane.resources.kinds.core import SERVICE_LABEL
 from authplane.runtime.servers.admin import ADMIN_ADDRESS
 
 _HOST: Final = "127.0.0.1"
@@ -46,6 +46,8 @@ class MovedServers:
     """Kind and name of the Deployments that were read."""
     certificates: frozenset[str]
     """``namespace/name`` of Secrets whose certificates are files now."""
+    password_services: frozenset[str]
+    """``namespace/name`` of Services that lead to servers that check passwords."""
 
 
 def move_servers(documents: Sequence[Document]) -> MovedServers:
@@ -63,6 +65,7 @@ def move_servers(documents: Sequence[Document]) -> MovedServers:
         started=tuple(move.started),
         workloads=frozenset(each.title for each in found),
         certificates=frozenset(move.certificates),
+        password_services=frozenset(move.password_services),
     )
 
 
@@ -78,6 +81,7 @@ class _Move:
         self.left: list[str] = []
         self.started: list[NewServer] = []
         self.certificates: list[str] = []
+        self.password_services: list[str] = []
 
     def add(self, server: OldServer) -> None:
         """Move one server."""
@@ -98,6 +102,8 @@ class _Move:
         self._flags(server)
         for service in self._services(server):
             self._endpoints(service, port, server.port)
+            if server.mode == "htpasswd":
+                self.password_services.append(service.name)
 
     def _free_port(self, wanted: int) -> int:
         """Return the port of a server here; not one on which `authplane run` starts a program of its own."""

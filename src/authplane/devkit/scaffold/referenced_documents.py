@@ -3,15 +3,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from authplane.authserver.backends.htpasswd.user_secrets import AUTH_TYPE
 from authplane.core.names import ObjectName
 from authplane.core.text import name_some
 from authplane.devkit.scaffold.check_files import CheckedFiles
 from authplane.devkit.scaffold.contour_documents import Document, items, mapping
 from authplane.devkit.scaffold.old_servers import pod_labels
 from authplane.resources.kinds.contour_file import BARE, CONFIG_MAP, KEY
+from authplane.resources.kinds.core import AUTH_TYPE, SERVICE_LABEL
 
-SERVICE_LABEL: Final = "kubernetes.io/service-name"
 _MOST_NAMED: Final = 5
 _SETTINGS: Final = frozenset({"ContourConfiguration", "ContourDeployment"})
 _AGAIN: Final = "and run init again with --force"

@@ -12,6 +12,8 @@ from authplane.resources.typed.schema import Base64, Length, Named, OneOf, Range
 
 SERVICE_LABEL: Final = "kubernetes.io/service-name"
 """The label that names the Service of an EndpointSlice."""
+AUTH_TYPE: Final = "projectcontour.io/auth-type"
+"""The annotation of Secrets with users; its value is ``basic``."""
 PROTOCOLS: Final = OneOf(("TCP", "UDP", "SCTP"))
 _NO_DATA: Final[Mapping[str, Hidden[bytes]]] = MappingProxyType({})
 

@@ -10,9 +10,8 @@ from authplane.core.names import Ref
 from authplane.core.problems import Problem
 from authplane.core.values import dataclass
 from authplane.policy.check.basic import fit_realm
-from authplane.resources.kinds.core import Secret
+from authplane.resources.kinds.core import AUTH_TYPE, Secret
 
-AUTH_TYPE: Final = "projectcontour.io/auth-type"
 AUTH_REALM: Final = "projectcontour.io/auth-realm"
 KEY: Final = "auth"
 
