@@ -6,6 +6,7 @@ import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import asyncinotify  # noqa: F401 (its first import starts ldconfig, which no test may do)
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
