@@ -14,6 +14,8 @@ from tests.authserver.backends.test_passwords import BCRYPT, KINDS, parsed
 from authplane.authserver.backends.htpasswd.htpasswd import Attempt, Htpasswd, HtpasswdSettings
 from authplane.authserver.backends.htpasswd.passwords import PasswordHash, effort
 from authplane.authserver.backends.htpasswd.user_realms import Declared, build_realms
+from authplane.authserver.engine.check_engine import Answer
+from authplane.authserver.records.decision_record import build_entry
 from authplane.core.header_edits import HeaderEdits
 from authplane.core.secret import Secret
 from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
@@ -111,6 +113,24 @@ def test_credentials_are_forwarded_only_when_asked() -> None:
 @pytest.mark.parametrize("credentials", ["alice:wrong", "alice:", "bob:wonder", "Alice:wonder", "alice:wonder ", None])
 def test_anything_else_is_challenged(credentials: str | None) -> None:
     assert judge()(request(credentials)) == CHALLENGE
+
+
+REASONS = {
+    "nothing": (request(None), "no_credentials"),
+    "no user and password": (request("alice"), "bad_credentials"),
+    "a wrong password": (request("alice:wrong"), "wrong_credentials"),
+    "a user that does not exist": (request("bob:wonder"), "wrong_credentials"),
+    "a realm that does not exist": (request("alice:wonder", context={"realm": "none"}), "unknown_realm"),
+}
+
+
+@pytest.mark.parametrize(("asked", "reason"), REASONS.values(), ids=REASONS.keys())
+def test_the_log_says_why_a_request_is_denied(asked: Request, reason: str) -> None:
+    decision = judge()(asked)
+    assert isinstance(decision, Deny)
+    assert decision.reason == reason
+    made = Answer(backend="htpasswd", decision=decision, request=asked, reply=b"")
+    assert build_entry(made, backend="htpasswd", now=0, seconds=0).reason == reason
 
 
 def test_two_headers_are_challenged_without_work() -> None:

@@ -113,7 +113,7 @@ def build_entry(made: Answer, *, backend: str, now: float, seconds: float) -> En
             conclusion, status, identity = _ALLOW, None, decision.identity
         case Deny():
             conclusion, status = _DENY, decision.http_status
-            identity, rule = decision.identity, decision.rule
+            identity, rule, reason = decision.identity, decision.rule, decision.reason
         case Unavailable():
             conclusion, status, reason = _UNAVAILABLE, _NO_DECISION, decision.cause
         case _:

@@ -1,5 +1,6 @@
 """The decisions of a check."""
 
+from dataclasses import field
 from typing import TypeAlias
 
 from authplane.core.header_edits import NO_EDITS, HeaderEdits
@@ -29,6 +30,8 @@ class Deny:
     headers: tuple[tuple[str, str], ...] = ()
     """Sent to the client; a repeated name is sent repeatedly."""
     rule: str
+    reason: str = field(default="", compare=False)
+    """Why, for the log, in a word that programs can rely on. Denials that a client cannot tell apart are equal."""
     identity: str = ""
     """Who was recognised, for the log."""
     decision_id: str = ""

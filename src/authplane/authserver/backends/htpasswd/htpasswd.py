@@ -5,7 +5,7 @@ from dataclasses import field
 from datetime import datetime
 from functools import lru_cache
 from math import ceil
-from typing import ClassVar, Final, assert_never
+from typing import ClassVar, Final, NamedTuple, assert_never
 
 from authplane.authserver.backends.htpasswd.passwords import PasswordHash, padding, verify
 from authplane.authserver.backends.htpasswd.user_realms import Realms
@@ -89,7 +89,7 @@ class Htpasswd:
         self._throttle = Throttle(per_user=self._settings.per_user, per_source=self._settings.per_source)
         self._attempts: set[bytes] = set()
         self._realms: Realms | None = None
-        self._challenges: dict[str, Deny] = {}
+        self._challenges: dict[str, _Challenges] = {}
         self._usual_allow = lru_cache(maxsize=4096)(_allow)
 
     @property
@@ -99,7 +99,9 @@ class Htpasswd:
 
     def publish(self, realms: Realms) -> None:
         """Bring these users into force for every check that begins from now on."""
-        self._challenges = {realm: _challenge(realm) for realm in realms.lists}
+        self._challenges = {
+            realm: _Challenges(*(_challenge(realm, reason) for reason in _REASONS)) for realm in realms.lists
+        }
         self._realms = realms
 
     def decide(self, request: Request, now: datetime) -> Decision | Flow:
@@ -120,8 +122,10 @@ class Htpasswd:
                     return self._allow(request, realm, presented.user)
                 attempt = _Begun(request=request, realm=realm, credentials=presented, mark=mark, now=now.timestamp())
                 return self._try(attempt, users)
-            case Absent() | Unfit():
-                return self._challenges[realm]
+            case Absent():
+                return self._challenges[realm].absent
+            case Unfit():
+                return self._challenges[realm].unfit
             case _:
                 assert_never(presented)
 
@@ -163,7 +167,8 @@ class Htpasswd:
 
     def _refusal(self, realm: str) -> Decision:
         """Return the challenge of a realm, which may have gone since the attempt began."""
-        return self._challenges.get(realm, _NO_REALM)
+        known = self._challenges.get(realm)
+        return _NO_REALM if known is None else known.wrong
 
     def _allow(self, request: Request, realm: str, user: str) -> Allow:
         context, forward = tuple(request.context.items()), self._settings.forward_credentials
@@ -199,17 +204,31 @@ class _Begun:
     now: float
 
 
+class _Challenges(NamedTuple):
+    """The denials of a realm, which differ in what the log says and not in what the client gets."""
+
+    absent: Deny
+    unfit: Deny
+    wrong: Deny
+
+
+_REASONS: Final = ("no_credentials", "bad_credentials", "wrong_credentials")
 _NO_REALM: Final = Deny(
-    http_status=403, body="Unknown realm.\n", headers=(("Auth-Handler", NAME),), rule=f"{NAME} realm"
+    http_status=403,
+    body="Unknown realm.\n",
+    headers=(("Auth-Handler", NAME),),
+    rule=f"{NAME} realm",
+    reason="unknown_realm",
 )
 
 
-def _challenge(realm: str) -> Deny:
+def _challenge(realm: str, reason: str) -> Deny:
     return Deny(
         http_status=401,
         body="Sign in with a user name and a password.\n",
         headers=(("Auth-Handler", NAME), ("WWW-Authenticate", challenge(realm))),
         rule=f"{NAME} credentials",
+        reason=reason,
     )
 
 
@@ -219,4 +238,5 @@ def _too_many(wait: float) -> Deny:
         body="Too many attempts to sign in. Retry later.\n",
         headers=(("Auth-Handler", NAME), ("Retry-After", str(ceil(wait)))),
         rule=f"{NAME} throttle",
+        reason="too_many_failures",
     )
