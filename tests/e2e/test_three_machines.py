@@ -213,6 +213,7 @@ async def test_the_three_machines_of_the_page_trust_each_other_and_say_so_when_t
         assert await site.call("add") == 503
         await site.says("control", "cannot connect to the policy server")
         await site.says("policy", "TLS handshake failed")
+        await site.says("policy", "the client presented no certificate")
         await site.becomes("False", "HandshakeFailed")
         code, rows = await site.ask("doctor", str(site.gateway), "-o", "json")
         (row,) = (row for row in rows if row["probe"] == "policy-server")

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, TypeAlias, assert_never
 import structlog
 
 from authplane.authserver.fronts.runtime.pyvoy.fleet import Fleet
+from authplane.authserver.fronts.runtime.pyvoy.handshake_lines import readable_line
 from authplane.authserver.fronts.runtime.pyvoy.pyvoy_config import STATS, Json, only_readable_paths, render_worker
 from authplane.authserver.fronts.runtime.pyvoy.worker import SOCKET, worker_environment
 from authplane.authserver.fronts.runtime.pyvoy.worker_certificates import Certificates
@@ -241,7 +242,11 @@ async def _live(run: _WorkerRun, number: int, *, stop: asyncio.Event, up: asynci
     )
     if run.restore is not None:
         run.restore()
-    async with run_envoy(run.config, sink=run.sink, settings=settings) as envoy, owned_tasks() as tasks:
+
+    async def tell(line: Line) -> None:
+        await run.sink(replace(line, text=readable_line(line.text)))
+
+    async with run_envoy(run.config, sink=tell, settings=settings) as envoy, owned_tasks() as tasks:
         await envoy.ready(limit=_START)
         run_in_batches(envoy.pid)
         ended = tasks.create_task(envoy.ended())
