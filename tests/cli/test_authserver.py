@@ -173,3 +173,12 @@ async def test_the_log_says_that_clients_need_certificates_unlike_with_contour_a
     server = Server()
     async with server.running("testserver", "--engine", "grpcio", *files, admin=False):
         await server.says("requiring client certificates")
+
+
+@pytest.mark.parametrize("backend", ["htpasswd", "testserver"])
+def test_an_option_of_contour_authserver_oidc_is_explained(backend: str) -> None:
+    refused = CliRunner().invoke(build_app(), ["authserver", backend, "--config=x"])
+    assert refused.exit_code == 2
+    assert refused.stderr.endswith(
+        "Error: --config is an option of contour-authserver oidc, which authplane does not replace. Remove it.\n"
+    )

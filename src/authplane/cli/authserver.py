@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
+import click
+
 from authplane.authserver.backends.testserver import Mode
 from authplane.authserver.plan.server_plan import BranchPlan, FilePlan, HtpasswdPlan, PolicyPlan, TestServerPlan
 from authplane.authserver.runtime.server_document import DocumentError, read_document
@@ -161,3 +163,14 @@ def serve_document(
 def _file(text: str) -> FilePlan:
     realm, equals, path = text.partition("=")
     return FilePlan(path=path, realm=realm) if equals else FilePlan(path=text)
+
+
+def _refuse_config(context: click.Context, _parameter: click.Parameter, given: str | None) -> None:
+    """Explain an option that the flags of a contour-authserver may have."""
+    if given is not None:
+        message = "--config is an option of contour-authserver oidc, which authplane does not replace. Remove it."
+        raise click.UsageError(message, context)
+
+
+for _command in (authserver.commands["htpasswd"], authserver.commands["testserver"]):
+    _command.params.append(click.Option(["--config"], hidden=True, expose_value=False, callback=_refuse_config))

@@ -7,6 +7,7 @@ from authplane.core.names import ObjectName, Ref
 from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.core import SERVICE_LABEL, EndpointSlice, Service, ServicePort
+from authplane.resources.similar_names import suggested
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,7 +31,7 @@ def ready_endpoints(resources: Resources, name: ObjectName, port: int) -> tuple[
     service = resources.services.get(name)
     if service is None:
         broken = Ref("Service", name.namespace, name.name) in resources.broken
-        why = "cannot be read" if broken else "not found"
+        why = "cannot be read" if broken else f"not found{suggested(name, resources.services)}"
         return Unresolved("ServiceUnresolvedReference", f'service "{name}" {why}')
     tcp = tcp_port(service, port)
     if isinstance(tcp, Unresolved):

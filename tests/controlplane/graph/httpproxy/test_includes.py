@@ -415,6 +415,17 @@ def test_an_included_route_cannot_be_served_unchecked_over_http() -> None:
     ]
 
 
+def test_an_orphan_names_the_proxy_that_cannot_be_read_and_may_include_it() -> None:
+    made = world(proxy=root("[{name: a}]").replace("routes:", "rutes:").replace("includes:", "inclodes:"), a=child("a"))
+    assert made.problems("HTTPProxy", "a") == [
+        (
+            "Orphaned",
+            "this HTTPProxy is not part of a delegation chain from a root HTTPProxy. "
+            "HTTPProxy/default/web cannot be read and may include it. Correct that one first.",
+        )
+    ]
+
+
 @pytest.mark.requirement("RB-3")
 def test_who_is_not_included_is_orphaned() -> None:
     made = world(

@@ -9,6 +9,7 @@ from authplane.core.problems import Problems
 from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour_policies import ExtensionRef
+from authplane.resources.similar_names import suggested
 
 _API_VERSION: Final = "projectcontour.io/v1alpha1"
 
@@ -41,7 +42,8 @@ class Extensions:
         if broken or name in self.resources.extension_services:
             problems.add("ExtensionServiceNotValid", f"{who} is not valid. See its own status.")
         else:
-            problems.add("ExtensionServiceNotFound", f"{who} not found")
+            meant = suggested(name, self.resources.extension_services)
+            problems.add("ExtensionServiceNotFound", f"{who} not found{meant}")
 
 
 def require_known_kind(ref: ExtensionRef, where: str, problems: Problems) -> None:

@@ -84,10 +84,12 @@ def _root(name: ObjectName, shared: BuildContext, tables: Tables) -> Root:
 
 
 def _report_orphans(shared: BuildContext, included: set[ObjectName]) -> None:
+    unread = next((each.who for each in shared.resources.unread_proxies), "")
+    cause = f". {unread} cannot be read and may include it. Correct that one first." if unread else ""
     for name, proxy in shared.resources.proxies.items():
         if proxy.spec.virtualhost is None and name not in included:
             shared.reports.of(_ref(name)).add(
-                "Orphaned", "this HTTPProxy is not part of a delegation chain from a root HTTPProxy"
+                "Orphaned", f"this HTTPProxy is not part of a delegation chain from a root HTTPProxy{cause}"
             )
 
 

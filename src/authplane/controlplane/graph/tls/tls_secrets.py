@@ -6,6 +6,7 @@ from authplane.controlplane.graph.model.port_model import Certificate
 from authplane.core.names import ObjectName, Ref
 from authplane.core.secret import Secret as Hidden
 from authplane.resources.documents import Resources
+from authplane.resources.similar_names import similar_name
 
 Unusable: TypeAlias = str
 """Why a Secret cannot be used, as the tail of a sentence."""
@@ -68,4 +69,7 @@ def _bundle(resources: Resources, name: ObjectName, key: str) -> Hidden[bytes] |
 
 def _absent(resources: Resources, name: ObjectName) -> Unusable:
     broken = Ref("Secret", name.namespace, name.name) in resources.broken
-    return "Secret cannot be read" if broken else "Secret not found"
+    if broken:
+        return "Secret cannot be read"
+    similar = similar_name(name, resources.secrets)
+    return f"Secret not found (did you mean {similar!r}?)" if similar else "Secret not found"
