@@ -233,3 +233,10 @@ cluster:
         ("0.yaml:2:3", ("timeouts", "connect-timeout"), "TimeoutPolicyNotValid"),
         ("0.yaml:4:3", ("cluster", "upstream-tls"), "TLSConfigNotValid"),
     ]
+
+
+def test_a_missing_service_has_the_name_of_its_field_in_the_file() -> None:
+    made = world(proxy=OPEN, settings=config_map(GLOBAL.replace("default/auth", "default/aut")))
+    [problem] = next(found for ref, found in made.generation.built.problems.items() if ref.kind == "ConfigMap")
+    assert problem.path == ("data", "contour.yaml", "globalExtAuth", "extensionService")
+    assert problem.message.endswith("\"default/aut\" not found. Did you mean 'auth'?")

@@ -5,7 +5,7 @@ from typing import Final
 
 from authplane.controlplane.graph.model.upstreams import Extension
 from authplane.core.names import ObjectName, Ref
-from authplane.core.problems import Problems
+from authplane.core.problems import Path, Problems
 from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour_policies import ExtensionRef
@@ -21,10 +21,13 @@ class Extensions:
     resources: Resources
     usable: Mapping[ObjectName, Extension]
 
-    def named(self, ref: ExtensionRef, namespace: str, where: str, problems: Problems) -> Extension | None:
+    def named(
+        self, ref: ExtensionRef, namespace: str, where: str, problems: Problems, field: Path = ("extensionRef",)
+    ) -> Extension | None:
         """Return the service that a block names; None after an error.
 
-        ``namespace`` applies if the reference has none, and ``where`` names the block in messages.
+        ``namespace`` applies if the reference has none, ``where`` names the block in messages, and ``field`` is where
+        the block has the reference.
         """
         require_known_kind(ref, where, problems)
         if not ref.name:
@@ -33,7 +36,7 @@ class Extensions:
         name = ObjectName(ref.namespace or namespace, ref.name)
         extension = self.usable.get(name)
         if extension is None:
-            with problems.at("extensionRef"):
+            with problems.at(*field):
                 self._report(name, f'{where}.ServiceRef extension service "{name}"', problems)
         return extension
 

@@ -67,10 +67,10 @@ def global_authorization(
     policy = written.auth_policy or _NO_POLICY
     services: set[AuthorizationService | None] = set()
     holders = tuple(_holders(resources))
-    for ref, path in holders:
+    for ref, path, field in holders:
         problems = reports.of(ref)
         with problems.at(*path):
-            extension = known.named(written.extension_ref, ref.namespace, _GLOBAL, problems)
+            extension = known.named(written.extension_ref, ref.namespace, _GLOBAL, problems, field)
             services.add(None if extension is None else build_service(written, extension, _GLOBAL, problems))
             if resources.gateways or resources.backends or resources.x_backends:
                 problems.warn(
@@ -83,18 +83,19 @@ def global_authorization(
     return Unavailable(policy=policy) if service is None else Guarded(service=service, policy=policy, anywhere=True)
 
 
-def _holders(resources: Resources) -> Iterator[tuple[Ref, Path]]:
-    """Return the configurations that have global authorization, and where."""
+def _holders(resources: Resources) -> Iterator[tuple[Ref, Path, Path]]:
+    """Return the configurations that have global authorization, where, and the field that names the service."""
     for place in settings_places(resources):
         if place.spec.global_ext_auth is not None:
-            yield place.ref, place.path(("globalExtAuth",))
+            path = place.path(("globalExtAuth",))
+            yield place.ref, path, place.path(("globalExtAuth", "extensionRef"))[len(path) :]
 
 
-def _report_two_meanings(holders: Iterable[tuple[Ref, Path]], reports: Reports) -> None:
+def _report_two_meanings(holders: Iterable[tuple[Ref, Path, Path]], reports: Reports) -> None:
     """Report configurations that say the same and mean two services: they leave out a namespace that differs."""
-    for ref, path in holders:
+    for ref, path, field in holders:
         problems = reports.of(ref)
-        with problems.at(*path, "extensionRef", "namespace"):
+        with problems.at(*path, *field, "namespace"):
             problems.add(
                 "FieldConflict",
                 "Two configurations name this service and mean different namespaces. Set namespace in both.",
