@@ -247,7 +247,7 @@ def tools(
     where = _address(address)
     if not is_loopback(where.host):
         fail(
-            f"Other machines can reach {address}, and the server authenticates nobody. Use a loopback address.",
+            f"Other machines can reach {address}, and the server authenticates no client. Use a loopback address.",
             status=2,
         )
     try:
