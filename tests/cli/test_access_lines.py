@@ -164,6 +164,24 @@ def test_a_backend_that_does_not_respond_is_named_after_the_decision() -> None:
     )
 
 
+IDENTIFIED = Request(method="POST", host="h:1", path="/mcp", headers=(("x-request-id", "3f6c1f6e-0d6c-9c39"),))
+
+
+def test_a_denial_shows_the_start_of_the_decision_id_that_the_client_got() -> None:
+    denied = Verdict(Deny(http_status=403, rule="r"), CALL._replace(reason="tool_not_listed"))
+    record = RECORD | {"status": 403, "request_id": "3f6c1f6e-0d6c-9c39"}
+    assert plain(JoinedRequest(record=record, request=IDENTIFIED, verdict=denied)).endswith(" 3ms id 3f6c1f6e")
+    assert plain(JoinedRequest(record=record | {"details": "rbac_access_denied"})).endswith(" 3ms id 3f6c1f6e")
+    granted = JoinedRequest(record=record | {"status": 200}, request=IDENTIFIED, verdict=Verdict(Allow(), CALL))
+    assert plain(granted).endswith(" 3ms")
+    assert plain(JoinedRequest(record=record | {"status": 200})).endswith(" 3ms")
+
+
+def test_the_end_of_a_stream_has_the_time_of_its_end() -> None:
+    joined = JoinedRequest(record=RECORD | {"duration": 61_000}, request=REQUEST, verdict=Verdict(Allow(), CALL))
+    assert plain(joined).startswith("10:21:31 200 ")
+
+
 def test_a_terminal_of_80_columns_shows_a_hanging_indent_and_other_output_one_line() -> None:
     lead, text = "10:20:30 200 ", "word " * 30
     narrow, pipe = io.StringIO(), io.StringIO()

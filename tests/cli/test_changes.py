@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from authplane.cli.shared.change_lines import changes_line
+from authplane.cli.shared.change_lines import applied_line, changes_line
 
 
 class Case(NamedTuple):
@@ -13,7 +13,7 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "nothing": Case({}, "no change for Envoy"),
+    "nothing": Case({}, "Envoy's configuration is unchanged"),
     "several kinds": Case(
         {"listeners changed": ["a"], "routes removed": ["b#1", "c#1"]}, "listeners changed: a; routes removed: b, c"
     ),
@@ -31,3 +31,11 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_a_line_says_what_changed(case: Case) -> None:
     assert changes_line(case.difference) == case.want
+
+
+def test_a_line_says_whether_the_files_are_in_force() -> None:
+    unchanged = changes_line({})
+    assert applied_line(unchanged, errors=False) == "applied all resources; Envoy's configuration is unchanged"
+    assert applied_line(unchanged, errors=True) == (
+        "resources with errors are not applied; Envoy's configuration is unchanged"
+    )

@@ -130,11 +130,18 @@ CASES = {
         f"{{target: {TARGET}, body: hello, peer: {{spiffe: {AGENT}}}}}",
         ("deny", 415, "agents", "mcp:content_type"),
     ),
-    "a target that is not there": Case(
-        asked().replace("name: shop", "name: nope"),
-        ("unavailable", 503, "", "the target of the request is not known"),
-    ),
 }  # fmt: skip
+
+
+def test_a_target_that_is_not_there_is_an_error_with_its_place(folder: Path) -> None:
+    file = folder.parent / "request.yaml"
+    file.write_text(asked().replace("name: shop", "name: shopp"), encoding="utf-8")
+    result = invoke("check", str(folder), "--request", str(file))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(
+        f"{file}:1:2: error: Backend/default/shopp is not a target of this folder. Did you mean"
+    )
+    assert "'Backend/default/shop'?" in result.stderr
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

@@ -54,6 +54,14 @@ def test_validate_lint_and_test_accept_the_folder(options: tuple[str, ...]) -> N
     assert Path("notes/authplane.schema.json").read_text(encoding="utf-8") == invoke("schema").stdout
 
 
+def test_a_group_is_tested_with_a_tool_of_another_group() -> None:
+    groups = ("--group", "readers=add,list_notes", "--group", "admins=add,delete_note")
+    assert invoke("init", "notes", "--url", "http://127.0.0.1:7000/mcp", *KEYCLOAK, *groups).exit_code == 0
+    cases = Path("notes/policy.test.yaml").read_text(encoding="utf-8")
+    assert "readers may not call delete_note" in cases
+    assert "admins may not call list_notes" in cases
+
+
 def test_the_next_three_commands_are_printed() -> None:
     printed = invoke("init", "my notes", *NOTES, *KEYCLOAK, "--port", "8099", "--name", "notes").stdout
     commands = [line.strip() for line in printed.partition("Next:\n")[2].partition("\n\n")[0].splitlines()]
@@ -89,12 +97,11 @@ def test_existing_files_are_named_and_kept_unless_forced() -> None:
 REFUSED = {
     "nothing given": (
         (),
-        "--url and --issuer and --audience and --group must be given. "
-        "Pass the options, or run the command on a terminal, where it asks.",
+        "--url, --issuer and --group are missing. Pass the options, or run the command on a terminal, where it asks.",
     ),
     "no groups": (
         ("--url", "http://a.example/", *KEYCLOAK),
-        "--group must be given. Pass the options, or run the command on a terminal, where it asks.",
+        "--group is missing. Pass the options, or run the command on a terminal, where it asks.",
     ),
     "no URL": (
         ("--url", "a.example"),

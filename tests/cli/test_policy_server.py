@@ -200,6 +200,12 @@ spec: {denialFormat: jsonrpc200}
             assert (await client.post("/mcp", content=call_body("wipe"))).status_code == 403
 
 
+async def test_a_target_that_does_not_exist_is_a_warning(folder: Path) -> None:
+    server = Server()
+    async with server.running("policy", str(folder), "--engine", "grpcio", "--target", "Backend/default/shopp"):
+        await server.says("found no resource for --target or --gateway")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -149,7 +149,7 @@ def tell(told: Told) -> None:
                 )
             changes = {key: _short(names) for key, names in difference.items()}
             event = "rebuilt configuration with issuer keys" if keys else "rebuilt configuration"
-            log.info(event, seconds=round(seconds, 3), problems_resolved=resolved, **changes)
+            log.info(event, seconds=round(seconds, 3), problems_resolved=len(resolved), **changes)
         case Connected(node=node, peer=peer):
             log.info("proxy connected", node=node, peer=peer)
         case Disconnected(node=node, peer=peer, reason=reason):

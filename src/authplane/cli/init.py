@@ -129,10 +129,13 @@ def _ask(url: str, issuer: str, audience: str, group: list[str], claim: str, nam
     if issuer == DEV and not audience:
         audience = name
     given = {"--url": url, "--issuer": issuer, "--audience": audience, "--group": grants}
-    missing = [option for option, value in given.items() if not value]
+    # With the development issuer, the audience has a default.
+    missing = [option for option, value in given.items() if not value and (option != "--audience" or issuer)]
     if missing and not sys.stdin.isatty():
         asks = "Pass the options, or run the command on a terminal, where it asks."
-        fail(f"{' and '.join(missing)} must be given. {asks}", status=2)
+        many = len(missing) > 1
+        listed = f"{', '.join(missing[:-1])} and {missing[-1]}" if many else missing[0]
+        fail(f"{listed} {'are' if many else 'is'} missing. {asks}", status=2)
     url = url or _question("URL of the MCP server", url_problem, example="http://127.0.0.1:7000/mcp")
     if not issuer:
         click.echo(_DEV_HELP)

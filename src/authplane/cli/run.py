@@ -68,7 +68,8 @@ def run(
     """Run a gateway on this machine: control plane, policy server and Envoy.
 
     It also starts the programs that the resources refer to by address: authorization service, echo origin, sample
-    MCP server and development issuer. A change to a file takes effect at once.
+    MCP server and development issuer. A change to a file takes effect at once. A change that removes protection takes
+    effect after --loosen-after.
 
     Example: authplane run
 

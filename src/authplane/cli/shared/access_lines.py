@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, assert_never
 
 from rich.markup import escape
@@ -11,6 +11,7 @@ from authplane.authserver.records.decision_record import shown
 from authplane.devkit.local.joined_requests import JoinedRequest
 from authplane.devkit.policies.checking import shadow_note
 from authplane.policy.check.decision import Allow, Deny, Unavailable
+from authplane.policy.check.decision_id import decision_id
 from authplane.policy.verdicts.verdict import Verdict
 
 _WORDS: Final = {
@@ -23,6 +24,8 @@ _WORDS: Final = {
 """What authorized a granted request, by the route's authorization in the access log."""
 _DECIDED: Final = "enforced_effective_policy_id"
 _ONE_OF_SEVERAL: Final = "shadow_effective_policy_id"
+_ID: Final = 8
+"""Characters of a decision id that tell the requests of one terminal apart."""
 _UNAUTHENTICATED: Final = 401
 
 
@@ -46,12 +49,32 @@ def request_line(joined: JoinedRequest, now: datetime) -> tuple[str, str]:
         host = request.host if request is not None and request.host else host
         status = str(record.get("status", ""))
         colour = "green" if status.startswith("2") else "yellow" if status.startswith("3") else "red"
-        lead = f"[dim]{str(record.get('time', ''))[11:19]}[/] [{colour}]{status}[/] "
+        lead = f"[dim]{_ended(record)}[/] [{colour}]{status}[/] "
         end = f"[dim]{record.get('duration')}ms[/]"
     what = [method, f"{host}{path}", *(() if verdict is None else (verdict.grounds.mcp_method, verdict.grounds.tool))]
     said = _decision(verdict) if verdict is not None else _why(record or {})
     words = " ".join(escape(shown(word)) for word in what if word)
-    return lead, f"{words}: {said}{_failure(record or {})} {end}"
+    return lead, f"{words}: {said}{_failure(record or {})} {end}{_id(joined)}"
+
+
+def _ended(record: Mapping[str, Any]) -> str:
+    """Return the time of a request's end: the access log has its start and its duration."""
+    start, duration = str(record.get("time", "")), record.get("duration")
+    try:
+        ended = datetime.fromisoformat(start) + timedelta(milliseconds=int(duration or 0))
+    except (ValueError, TypeError, OverflowError):
+        return start[11:19]
+    return f"{ended:%H:%M:%S}"
+
+
+def _id(joined: JoinedRequest) -> str:
+    """Return the start of the decision id that the client got; empty for a request that was granted."""
+    record, verdict = joined.record or {}, joined.verdict
+    denied = str(record.get("status", "")).startswith(("4", "5")) if verdict is None else verdict.decision
+    if isinstance(denied, Allow) or not denied:
+        return ""
+    id_ = decision_id(joined.request) if joined.request is not None else str(record.get("request_id") or "")
+    return f" [dim]id {escape(shown(id_[:_ID]))}[/]" if id_ else ""
 
 
 def json_record(text: str) -> dict[str, Any]:

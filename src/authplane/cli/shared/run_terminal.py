@@ -1,23 +1,27 @@
 """What `authplane run` prints while it runs."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final, NoReturn, assert_never
 
 from rich.markup import escape
 
 from authplane.cli.shared.access_lines import is_access, json_record, request_line
-from authplane.cli.shared.change_lines import changes_line
+from authplane.cli.shared.change_lines import applied_line, changes_line
 from authplane.cli.shared.console import out, print_hanging
 from authplane.cli.shared.output import count, print_finding
 from authplane.controlplane.serving.runtime.ads_stream import Connected, Disconnected
 from authplane.controlplane.serving.runtime.control_plane import Rebuilt
 from authplane.controlplane.serving.runtime.policy_server_probe import PolicyServerTried
 from authplane.controlplane.status.policy_server_status import Trial, Tried
+from authplane.core.problems import Severity
+from authplane.core.text import name_some
 from authplane.devkit.local.joined_requests import JoinedRequest, JoinedRequests
 from authplane.devkit.local.local_stack import NODE, Decided, Output, RunEvent, RunSettings, Serving
 from authplane.devkit.local.needed_parts import Part, needed_parts
 from authplane.devkit.local.quickstart import QuickstartState, agent_program, agent_tries, tries
 from authplane.devkit.local.served_urls import ServedUrl, served_urls
+from authplane.resources.documents import Finding
 from authplane.runtime.child_processes import Line, Stream
 from authplane.runtime.clock import now
 from authplane.runtime.log import event_words
@@ -26,6 +30,7 @@ from authplane.xds.server.stream_messages import Acked, Nacked
 _MOST_URLS: Final = 20
 _COLUMN: Final = "               "
 _PAUSE: Final = 0.5
+_MOST_RESOLVED: Final = 3
 
 
 class RunTerminal:
@@ -71,14 +76,17 @@ class RunTerminal:
         for finding in event.appeared:
             print_finding(finding)
         if event.resolved:
-            out.print(f"[green]{count(event.resolved, 'problem')} resolved[/]")
+            print_hanging("[green]resolved[/] ", escape(_resolved(event.resolved)))
         for held in event.held:
             wait = f"takes effect when the file has been unchanged for {self._settings.loosen_after:g} s"
             print_hanging("[yellow]loosens[/] ", f"{escape(held.file)}: {escape(held.why)}; {wait}")
         if event.first or (event.held and not event.difference):
             return
         why = "updated issuer keys" if event.keys else "reloaded"
-        print_hanging(f"[cyan]{why}[/] ", f"in {event.seconds * 1000:.0f} ms: {escape(changes_line(event.difference))}")
+        done = changes_line(event.difference)
+        if not event.keys:
+            done = applied_line(done, errors=any(each.problem.severity is Severity.ERROR for each in event.appeared))
+        print_hanging(f"[cyan]{why}[/] ", f"in {event.seconds * 1000:.0f} ms: {escape(done)}")
 
     def _serving(self, event: Serving) -> None:
         urls = served_urls(event.generation.built.graph)
@@ -104,7 +112,8 @@ class RunTerminal:
         for part, elsewhere in event.parts.items():
             print_hanging(lead, self._part(part, elsewhere))
             lead = _COLUMN
-        edit = "[dim](a saved change takes effect at once)[/]"
+        wait = f"{self._settings.loosen_after:g} s"
+        edit = f"[dim](a saved change takes effect at once; one that grants more, after {wait})[/]"
         print_hanging("resources      ", f"{escape(str(self._settings.root))} {edit}")
         if self._settings.quickstart:
             self._print_tries(event)
@@ -146,6 +155,12 @@ class RunTerminal:
         elif program == "envoy" or (line.stream is Stream.STDERR and record.get("level") not in {"info", "debug"}):
             text = event_words(record) if "event" in record else line.text
             out.print(f"[dim]{program}: {escape(text)}[/]")
+
+
+def _resolved(findings: Sequence[Finding]) -> str:
+    """Name the problems that are gone, by reason and resource."""
+    names = [f"{each.problem.reason} of {each.ref or each.place}" for each in findings]
+    return f"{count(len(findings), 'problem')}: {name_some(names, _MOST_RESOLVED)}"
 
 
 def _time() -> float:

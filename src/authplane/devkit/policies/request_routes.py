@@ -12,6 +12,7 @@ from authplane.devkit.strict_files import Text
 from authplane.policy.attached.attachments import Policies, RequestTarget
 from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.resources.documents import Finding
+from authplane.resources.typed.shapes import suggestion
 
 
 def find_way(asked: AskedRequest, enforced: Enforced, text: Text) -> AskedRequest | Finding:
@@ -21,6 +22,8 @@ def find_way(asked: AskedRequest, enforced: Enforced, text: Text) -> AskedReques
     request must name one.
     """
     target, policies = asked.target, enforced.policies
+    if not policies.closed and policies.chain(target) is None:
+        return text.finding(Problem((*asked.path, "target"), "TargetNotFound", _unknown(target, policies)))
     ways = list(_ways(target, enforced))
     fitting = [each for each in ways if _is_meant(each, target)]
     if not fitting:
@@ -36,6 +39,12 @@ def find_way(asked: AskedRequest, enforced: Enforced, text: Text) -> AskedReques
     told = found and target.gateway is None
     remark = (f"assumed: the request comes through {_listener(fitting[0])}",) if told else ()
     return replace(asked, target=fitting[0], remarks=remark)
+
+
+def _unknown(target: RequestTarget, policies: Policies) -> str:
+    named = str(target.backend or target.gateway)
+    close = suggestion(named, [str(aim.ref) for aim in policies.attachments])
+    return f"{named} is not a target of this folder.{close} Use the kind, namespace and name of a resource."
 
 
 def _ways(target: RequestTarget, enforced: Enforced) -> Iterator[RequestTarget]:

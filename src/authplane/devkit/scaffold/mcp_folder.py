@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from authplane.devkit.scaffold.answers import DEV, Answers, Grant
@@ -58,7 +58,7 @@ def _policy(answers: Answers) -> str:
     return f"""\
 {_EDITORS}\
 # Who may call which tools. authplane denies every call that no rule grants.
-# A caller with a valid token may also connect and list the tools.
+# Every caller with a valid token of the issuer, in any group or none, may also connect and list the tools.
 apiVersion: agentic.networking.x-k8s.io/v1alpha1
 kind: AccessPolicy
 metadata:
@@ -126,7 +126,7 @@ def _cases(answers: Answers) -> Iterator[str]:
         tool = "any_tool" if grant.everything else grant.tools[0]
         yield _case(answers, f"{grant.group} may call {tool}", tool, grant.group, "decision: allow")
         if not grant.everything:
-            other = _unlisted(grant)
+            other = _unlisted(grant, answers.grants)
             yield _case(
                 answers, f"{grant.group} may not call {other}", other, grant.group, "decision: deny, httpStatus: 403"
             )
@@ -150,8 +150,12 @@ def _case(answers: Answers, name: str, tool: str, group: str, expect: str) -> st
 """
 
 
-def _unlisted(grant: Grant) -> str:
-    return next(each for each in ("delete_everything", "another_tool", "x") if each not in grant.tools)
+def _unlisted(grant: Grant, grants: Iterable[Grant]) -> str:
+    """Return a tool that a group may not call: one of another group if possible."""
+    others = (tool for each in grants for tool in each.tools)
+    return next(
+        each for each in (*others, "another_tool", "other_tool", "x") if each not in grant.tools and each != "*"
+    )
 
 
 def _stranger(answers: Answers) -> str:

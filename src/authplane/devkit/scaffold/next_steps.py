@@ -50,7 +50,8 @@ Next:
   {_call(answers, _dev_token(answers))}
 
 authplane run starts the development issuer too. The last command needs another terminal: it calls a tool as a member of
-{answers.grants[0].group}. Without the token, the answer is 401. MCP clients use {answers.served_url}."""
+{answers.grants[0].group}. If the tool needs arguments, write them into {{}}. Without the token, the answer is 401.
+MCP clients use {answers.served_url}."""
     return f"""\
 Next:
   authplane test {where}

@@ -25,7 +25,7 @@ REMEDIES: Final[Mapping[Fault, str]] = {
     Fault.DUPLICATE_MEMBER: "write each member of the message once; servers differ in which duplicate they read",
     Fault.BATCH: "send one message, not a batch",
     Fault.NOT_A_MESSAGE: "send a JSON object as the message",
-    Fault.LOOKALIKE: "remove the member whose name differs from an MCP member only in case or by a NUL",
+    Fault.LOOKALIKE: "rename the member whose name differs from another or from one of MCP only in case or by a NUL",
     Fault.JSONRPC: 'send "jsonrpc": "2.0"',
     Fault.ID: "send a string, a number or null as the id",
     Fault.METHOD: "send a method of visible ASCII in the case that MCP defines",

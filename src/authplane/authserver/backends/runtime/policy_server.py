@@ -78,10 +78,11 @@ class KeptPolicies:
         self.issuers, self.services, self._reviewer = others
         inspector = TokenInspector(self.issuers)
         self.tokens = inspector.cache.counts
+        self._unnamed = unnamed_target(plan)
         self.backend = AccessPolicies(
             Identifier(inspector),
             means=Means(evaluate=RememberedExpressions(WatchedExpressions())),
-            unnamed=unnamed_target(plan),
+            unnamed=self._unnamed,
         )
         self._compiler = PolicyCompiler(Options(token_reviews=self._reviewer is not None))
         self._findings: frozenset[Finding] = frozenset()
@@ -109,9 +110,16 @@ class KeptPolicies:
                     why=held.why,
                 )
             self._held = loaded.held
+            if self._unnamed != NOWHERE and not compiled.policies.closed and not compiled.policies.chain(self._unnamed):
+                log.warning(
+                    "found no resource for --target or --gateway, so checks that name no target get 503",
+                    target=str(self._unnamed.backend or self._unnamed.gateway),
+                )
             log.info(
                 "applied policies",
                 policies=len(compiled.standings),
+                not_applied=sum(each.problem.severity is Severity.ERROR for each in self._findings),
+                delayed=len(loaded.held),
                 targets=self.targets(),
                 issuers=len(compiled.policies.issuers),
                 ms=round(elapsed() * 1000, 1),

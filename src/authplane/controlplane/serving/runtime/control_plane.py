@@ -52,8 +52,8 @@ class Rebuilt:
     difference: Difference
     appeared: tuple[Finding, ...]
     """Problems that were not there before."""
-    resolved: int
-    """How many problems are gone."""
+    resolved: tuple[Finding, ...]
+    """Problems that are gone."""
     seconds: float
     first: bool
     keys: bool = False
@@ -177,7 +177,7 @@ class Control:
             Rebuilt(
                 difference=differences(before.snapshot if before else None, generation.snapshot),
                 appeared=tuple(each for each in findings if each not in earlier),
-                resolved=len(earlier - self._findings),
+                resolved=tuple(sorted(earlier - self._findings, key=lambda finding: finding.place)),
                 seconds=seconds,
                 first=before is None,
                 keys=keys,
