@@ -139,7 +139,7 @@ def _filler(node: Node, holes: dict[Scalar, int]) -> _Filler | None:
 
 
 def _scalar_filler(node: Scalar, index: int) -> _Filler:
-    _, plain, line, column = node
+    _, plain, line, column, _ = node  # a block is no word, so never in a hole
     return lambda words: Scalar(words[index], plain, line, column)
 
 

@@ -26,6 +26,8 @@ class Scalar(NamedTuple):
     plain: bool
     line: int
     column: int
+    literal: bool = False
+    """A block after ``|``: its lines are lines of the document, from the next one on."""
 
 
 class Items(NamedTuple):
@@ -199,7 +201,9 @@ class _Builder:
             if isinstance(event, scalar_event):
                 mark = event.start_mark
                 plain = event.implicit[0]
-                node = Scalar(event.value, plain, mark.line + 1, mark.column + 1) if mark else _NOWHERE
+                node = (
+                    Scalar(event.value, plain, mark.line + 1, mark.column + 1, event.style == "|") if mark else _NOWHERE
+                )
                 if not plain or event.anchor is not None:
                     self._check_scalar(event, node)
                 put(node)

@@ -240,3 +240,12 @@ def test_a_missing_service_has_the_name_of_its_field_in_the_file() -> None:
     [problem] = next(found for ref, found in made.generation.built.problems.items() if ref.kind == "ConfigMap")
     assert problem.path == ("data", "contour.yaml", "globalExtAuth", "extensionService")
     assert problem.message.endswith("\"default/aut\" not found. Did you mean 'auth'?")
+
+
+def test_a_field_of_the_file_has_its_line_in_the_config_map() -> None:
+    library = Library()
+    text = config_map(f"accesslog-format: json\n{GLOBAL}unknown: 1\n")
+    library.changed("contour.yaml", text.encode())
+    lines = text.splitlines()
+    told = {lines[each.place.line - 1].strip() for each in library.current().findings}
+    assert told == {"accesslog-format: json", "unknown: 1"}
