@@ -20,7 +20,7 @@ class PortHolder:
 
     pid: int
     command: str
-    """Its arguments, shortened for a message."""
+    """The program's name and its arguments, shortened for a message."""
 
     def __str__(self) -> str:
         return f"process {self.pid} ({self.command})"
@@ -75,4 +75,6 @@ def _command(process: Path) -> str:
         arguments = (process / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
     except OSError:
         arguments = []
-    return shorten(printable(shlex.join(filter(None, arguments))), _LONGEST) or "unknown command"
+    # The folder of a program may be long, and hide its name.
+    words = [Path(arguments[0]).name, *arguments[1:]] if arguments else []
+    return shorten(printable(shlex.join(filter(None, words))), _LONGEST) or "unknown command"
