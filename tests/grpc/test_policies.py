@@ -254,8 +254,13 @@ def test_a_server_that_leaves_decisions_to_the_policy_server_refuses_by_itself(
             asking.told(3)
             assert code(channel, "stream_unary") is denied
         with secured(asking.port, workload(ADMIN)) as channel:
-            assert code(channel, "unary_unary") is denied
+            refused = refusal(channel, "unary_unary")
+            assert refused.code() is denied
             asking.told(4)
+            # The client can name the decision, and the operator finds it in the log.
+            named = asking.authserver.decisions[-1]["id"]
+            assert named
+            assert refused.details().endswith(f": Access denied. (decision id {named})")
             assert call(channel, "unary_unary", b"a", metadata=[("x-reason", "audit")])[0] == [b"a"]
             asking.told(5)
             assert [code(channel, kind) for kind in KINDS if kind != "unary_unary"] == [denied] * 3

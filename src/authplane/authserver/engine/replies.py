@@ -62,8 +62,8 @@ def _repeats(decision: Decision) -> bool:
         case Allow(edits=edits, response_headers=headers, identity=identity):
             size = _size(edits.set) + sum(map(len, edits.remove)) + len(identity)
             return not headers and size <= _MOST_TEXT and all(name.lower() not in _SECRET for name, _ in edits.set)
-        case Deny(headers=headers, body=body, rule=rule, identity=identity, decision_id=id_):
-            size = _size(headers) + len(body) + len(rule) + len(identity)
+        case Deny(headers=headers, body=body, message=message, rule=rule, identity=identity, decision_id=id_):
+            size = _size(headers) + len(body) + len(message) + len(rule) + len(identity)
             return not id_ and size <= _MOST_TEXT and all(name.lower() != "set-cookie" for name, _ in headers)
         case Unavailable(body=body):
             return not body
@@ -80,8 +80,8 @@ def sendable_form(decision: Decision) -> Decision:
     match decision:
         case Allow(edits=edits, response_headers=headers):
             fault = fault_in(edits) or _fault(headers, "")
-        case Deny(headers=headers, body=body):
-            fault = _fault(headers, body)
+        case Deny(headers=headers, body=body, message=message):
+            fault = _fault(headers, f"{body}{message}")
         case Unavailable(headers=headers, body=body):
             fault = _fault(headers, body)
         case _:

@@ -260,7 +260,9 @@ def _allowed(allow: Allow) -> pb.CheckResponse:
 
 def _denied(deny: Deny) -> pb.CheckResponse:
     return pb.CheckResponse(
-        status=status_pb2.Status(code=_UNAUTHENTICATED if deny.http_status == 401 else _PERMISSION_DENIED),
+        status=status_pb2.Status(
+            code=_UNAUTHENTICATED if deny.http_status == 401 else _PERMISSION_DENIED, message=deny.message
+        ),
         denied_response=_reply(deny.http_status, deny.headers, deny.body),
     )
 

@@ -29,13 +29,15 @@ class Deny:
     body: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     """Sent to the client; a repeated name is sent repeatedly."""
+    message: str = ""
+    """What a gRPC server adds to the details of its status, in place of a body."""
     rule: str
     reason: str = field(default="", compare=False)
     """Why, for the log, in a word that programs can rely on. Denials that a client cannot tell apart are equal."""
     identity: str = ""
     """Who was recognised, for the log."""
     decision_id: str = ""
-    """The id that the body names, if it does: then no other denial is equal to this one."""
+    """The id that the body or the message names, if one does: then no other denial is equal to this one."""
 
     def __post_init__(self) -> None:
         redirects = 300 <= self.http_status < 400 and any(name.lower() == "location" for name, _ in self.headers)

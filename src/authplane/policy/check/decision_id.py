@@ -1,6 +1,7 @@
-"""The id of a decision: it is in the body of a denial, in the decision log and in Envoy's access log."""
+"""The id of a decision: it is in the text of a denial, in the decision log and in Envoy's access log."""
 
 import re
+from hashlib import blake2b
 from typing import Final
 
 from authplane.policy.check.request import Request
@@ -15,4 +16,16 @@ def decision_id(request: Request) -> str:
     Envoy keeps the id that a client of its own network sends: one that does not look like an id is not shown.
     """
     sent = request.values("x-request-id")
-    return sent[0] if sent and _REQUEST_ID.fullmatch(sent[0]) else request.id
+    return sent[0] if sent and _REQUEST_ID.fullmatch(sent[0]) else request.id or _made_of(request)
+
+
+def _made_of(request: Request) -> str:
+    """Make an id for a call of a gRPC server, which sends none (gRFC A92), of its time, its sender and its method.
+
+    Without a time, all calls of a client would have the same id: then there is none.
+    """
+    if request.time is None:
+        return ""
+    source = request.source
+    known = f"{request.time.timestamp()} {source.address} {source.port} {request.path}"
+    return blake2b(known.encode(errors="surrogateescape"), digest_size=8).hexdigest()

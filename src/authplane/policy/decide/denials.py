@@ -16,6 +16,7 @@ from authplane.policy.identity.tokens.token_outcome import Refused
 from authplane.policy.mcp.challenge import BadToken, Challenge, NoToken
 from authplane.policy.mcp.mcp_answers import (
     ACCESS_DENIED,
+    AUTHENTICATION_REQUIRED,
     DenialFormat,
     McpAnswer,
     render_denial,
@@ -24,6 +25,8 @@ from authplane.policy.mcp.mcp_answers import (
     render_too_many,
     render_unauthenticated,
     render_unavailable,
+    scope_message,
+    too_many_message,
 )
 from authplane.policy.mcp.mcp_calls import McpCall, RpcId, ToolCall, id_of, method_of
 from authplane.policy.mcp.mcp_refusal import Fault, McpRefusal, refuse
@@ -62,12 +65,13 @@ def build_denial(result: NotPassed, case: Case, attachments: tuple[Attachment, .
         answer = _unavailable(result, case, id_)
     else:
         answer = _answer(result, case, attachments, id_)
+    message = ""
     if not attachments[-1].mcp:
-        answer = _without_body(answer)
+        answer, message = _without_body(answer), _text(_message(result), id_).rstrip()
     if result.unavailable and not result.retry_after:
         cause = f"{result.policy} {result.unavailable}"
         return Unavailable(cause=cause, headers=answer.headers, body=answer.body)
-    return _denied(answer, result, id_)
+    return _denied(answer, result, id_, message)
 
 
 def build_refusal(refusal: McpRefusal, policy: str, request: Request) -> Decision:
@@ -186,14 +190,26 @@ def _without_body(answer: McpAnswer) -> McpAnswer:
     return McpAnswer(http_status=answer.http_status, headers=kept)
 
 
-def _denied(answer: McpAnswer, result: NotPassed, decision: str) -> Deny:
+def _message(result: NotPassed) -> str:
+    """Tell a client of a gRPC server why its call is denied, in the words of the other denials."""
+    if result.retry_after:
+        return too_many_message(result.retry_after)
+    if result.scopes:
+        return scope_message(result.scopes)
+    if result.wants_token:
+        return (result.token_fault if result.bad_token else "") or AUTHENTICATION_REQUIRED
+    return result.message or ACCESS_DENIED
+
+
+def _denied(answer: McpAnswer, result: NotPassed, decision: str, message: str = "") -> Deny:
     rule = " ".join(part for part in (result.policy, result.rule, result.entry, result.reason) if part)
     kind = RpcDenial if answer.http_status == 200 else Deny
     return kind(
         http_status=answer.http_status,
         body=answer.body,
         headers=answer.headers,
+        message=message,
         rule=rule,
         identity=result.identity,
-        decision_id=decision if answer.body else "",
+        decision_id=decision if answer.body or message else "",
     )

@@ -88,8 +88,7 @@ def render_insufficient_scope(id_: RpcId | None, challenge: Challenge, decision_
     challenged = ("www-authenticate", render_challenge(challenge, MoreScope()))
     if id_ is None:
         return McpAnswer(http_status=403, headers=(challenged,))
-    message = f'Insufficient scope. Get a token with the scope "{" ".join(challenge.scopes)}".'
-    body = render_error(id_, FORBIDDEN, message, render_data(decision_id))
+    body = render_error(id_, FORBIDDEN, scope_message(challenge.scopes), render_data(decision_id))
     return McpAnswer(http_status=403, headers=(challenged, _JSON), body=body)
 
 
@@ -98,8 +97,7 @@ def render_too_many(id_: RpcId | None, retry_after: int, decision_id: str = "") 
     later = ("retry-after", str(retry_after))
     if id_ is None:
         return McpAnswer(http_status=429, headers=(later,))
-    message = f"Too many invalid tokens from this address. Retry in {retry_after} s."
-    body = render_error(id_, TOO_MANY, message, render_data(decision_id))
+    body = render_error(id_, TOO_MANY, too_many_message(retry_after), render_data(decision_id))
     return McpAnswer(http_status=429, headers=(later, _JSON), body=body)
 
 
@@ -132,6 +130,16 @@ def render_data(decision_id: str, data: str = "") -> str:
         return data
     named = f'"{DECISION_ID}":{encode_basestring_ascii(decision_id)}'
     return f"{data.removesuffix('}')},{named}}}" if data else f"{{{named}}}"
+
+
+def scope_message(scopes: tuple[str, ...]) -> str:
+    """Say which scopes a token needs."""
+    return f'Insufficient scope. Get a token with the scope "{" ".join(scopes)}".'
+
+
+def too_many_message(retry_after: int) -> str:
+    """Say when a client may retry whose tokens are not verified for now."""
+    return f"Too many invalid tokens from this address. Retry in {retry_after} s."
 
 
 def refusal_message(fault: Fault) -> str:
