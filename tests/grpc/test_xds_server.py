@@ -150,6 +150,7 @@ def test_a_server_whose_listener_goes_away_takes_no_connections(
     assert changed.wait(PATIENCE)
     assert isinstance(changes[-1], NotServing)
     assert "deleted" in changes[-1].why
+    assert "use the values of spec.grpc.address" in changes[-1].why
     assert refusal(connect(server), timeout=1).code() in NOBODY
     changed.clear()
     control.publish(listener(server.port, manager()))

@@ -149,6 +149,13 @@ def test_a_server_without_its_listener_has_failed_and_watches_on() -> None:
     assert (got.watch, got.outcome) == (frozenset({LISTENER}), Failed("does not exist"))
 
 
+def test_a_server_whose_listener_is_missing_says_which_address_to_use() -> None:
+    got = resolve_server("listener", BOUND, {LISTENER: Failed("Listener 'listener' does not exist", missing=True)})
+    assert isinstance(got.outcome, Failed)
+    assert got.outcome.why.startswith("Listener 'listener' does not exist. Add it to the control plane, or listen on ")
+    assert got.outcome.why.endswith(" use the values of spec.grpc.address and spec.grpc.port.")
+
+
 @pytest.mark.requirement("SL-5")
 def test_a_server_without_its_routes_serves_what_it_has() -> None:
     got = resolve_server("listener", BOUND, {LISTENER: SERVER[LISTENER], ROUTES: Failed("does not exist")})

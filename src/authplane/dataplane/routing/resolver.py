@@ -20,6 +20,11 @@ from authplane.xds.server.served_types import TypeUrl, XdsName
 _MOST_DEPTH: Final = 16
 
 _LONGEST_DETAILS: Final = 512
+_NO_LISTENER: Final = (
+    "Add it to the control plane, or listen on the address of another Listener. "
+    "For a Backend, use the values of spec.grpc.address and spec.grpc.port."
+)
+"""What to do if a server has no Listener: usually its own address is another one than that of its Backend."""
 
 T = TypeVar("T")
 
@@ -29,6 +34,8 @@ class Failed:
     """A resource that there is not, or that could not be used; or what follows from that."""
 
     why: str
+    missing: bool = False
+    """The control plane does not have the resource."""
 
     @property
     def details(self) -> str:
@@ -111,6 +118,8 @@ class _Lookup:
 
 def _server(name: str, bound: Endpoint, look: _Lookup) -> ServerConfiguration | Failed | Waiting:
     listener = look.of(TypeUrl.LISTENER, name, ServerListener)
+    if isinstance(listener, Failed) and listener.missing:
+        return Failed(f"{listener.why}. {_NO_LISTENER}", missing=True)
     if isinstance(listener, Failed | Waiting):
         return listener
     if not _same_address(listener.address, bound):

@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
 
 from authplane.dataplane.routing.resolver import Failed, Known, Resolution, Resource, Waiting
 from authplane.dataplane.routing.resource_types import ResourceTypes
-from authplane.xds.client.watch_events import Ambient, Changed, Event
+from authplane.xds.client.watch_events import Ambient, Changed, Event, Trouble
 from authplane.xds.client.watch_events import Failed as Gone
 from authplane.xds.client.watched_types import ResourceType
 from authplane.xds.server.served_types import XdsName
@@ -94,7 +94,7 @@ class Resolving(Generic[T]):
             case Changed(value):
                 self._known[name] = value
             case Gone(fault):
-                self._known[name] = Failed(fault.message)
+                self._known[name] = Failed(fault.message, missing=fault.trouble is Trouble.NOT_FOUND)
             case Ambient(fault):
                 if fault is not None:
                     _log.warning("%s; the last good version stays in force", fault.message)
