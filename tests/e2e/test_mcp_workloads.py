@@ -22,6 +22,8 @@ from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, crea
 
 pytestmark = pytest.mark.real
 
+CALL_OUT = "  placement: CallOut"
+"""Settings with which the policy server decides everything: these tests are about it."""
 OTHER = "spiffe://cluster.local/ns/default/sa/other"
 STRANGER = "spiffe://elsewhere.example/agent"
 
@@ -81,7 +83,7 @@ async def test_a_certificate_of_a_wrong_authority_purpose_or_time_proves_nothing
         "over": issue(ours, agent, now=now - 3 * day, lifetime=day),
         "not yet": issue(ours, agent, now=now + 3 * day, lifetime=day),
     }
-    async with mcp_gateway(tmp_path, policy(rules(rule("add")))) as it, deciding(it):
+    async with mcp_gateway(tmp_path, policy(rules(rule("add"))), settings=CALL_OUT) as it, deciding(it):
         assert await status(it) == 400
         for why, pair in bad.items():
             (tmp_path / "bad.pem").write_bytes(pair.certificate + pair.key.reveal())
@@ -102,7 +104,9 @@ async def over(it: McpGateway, certificate: Path) -> None:
 async def test_each_backend_of_a_weighted_route_has_its_own_policies(tmp_path: Path) -> None:
     policies = "---".join([policy(rules(rule("origin", "add")), "one"), policy(rules(rule("wipe")), "two")])
     routes = (route("all", {"one": 1, "two": 1, "open": 1}),)
-    made = mcp_gateway(tmp_path, policies, backends=("one", "two", "open"), routes=routes, settings=ALLOW)
+    made = mcp_gateway(
+        tmp_path, policies, backends=("one", "two", "open"), routes=routes, settings=f"{ALLOW}\n{CALL_OUT}"
+    )
     async with made as it, deciding(it), it.http_client(spiffe_id=AGENT) as http:
         seen: Counter[tuple[str, int]] = Counter()
         for _ in range(60):
@@ -115,7 +119,10 @@ async def test_each_backend_of_a_weighted_route_has_its_own_policies(tmp_path: P
 
 
 async def test_policies_change_break_and_go_without_a_restart(tmp_path: Path) -> None:
-    async with mcp_gateway(tmp_path, policy(rules(rule("add")))) as it, deciding_apart(it, "--engine", "grpcio"):
+    async with (
+        mcp_gateway(tmp_path, policy(rules(rule("add"))), settings=CALL_OUT) as it,
+        deciding_apart(it, "--engine", "grpcio"),
+    ):
         assert [await status(it, tool) for tool in ("add", "wipe")] == [400, 403]
 
         async def becomes(add: int, wipe: int) -> None:
@@ -142,7 +149,7 @@ async def test_policies_change_break_and_go_without_a_restart(tmp_path: Path) ->
 
 @pytest.mark.parametrize("engine", ["grpcio", "pyvoy"])
 async def test_without_the_policy_server_nothing_goes_through(tmp_path: Path, engine: str) -> None:
-    made = mcp_gateway(tmp_path, policy(rules(rule("add"))), backends=("shop", "open"), settings=ALLOW)
+    made = mcp_gateway(tmp_path, policy(rules(rule("add"))), backends=("shop", "open"), settings=f"{ALLOW}\n{CALL_OUT}")
     async with made as it:
         assert await status(it) == 503
         async with deciding_apart(it, "--engine", engine) as (child, _):
