@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 from tests.support.pages import blocks, name_of, read
 from tools.gen_docs.command_tables import commands
-from tools.gen_docs.field_tables import kinds_by_title, title_of, walk
+from tools.gen_docs.field_tables import TREATMENTS, kinds_by_title, title_of, walk
 from tools.gen_docs.pages import REFERENCE, regenerated, regions
 from tools.gen_docs.reason_index import reasons
 from tools.gen_docs.tables import rows
@@ -75,14 +75,17 @@ def documented(section: str) -> dict[str, Described]:
     """
     [text] = re.findall(rf"^##? {section}\n(.*?)(?=^##? |\Z)", RESOURCES, re.MULTILINE | re.DOTALL)
     found = {cells[0].strip("`"): Described("supported", cells[1]) for cells in rows(text) if cells[0] != "field"}
-    items = re.findall(r"^- (\w+) in (`[^`]+`|the document):((?:.|\n  )+)", text, re.MULTILINE)
-    for treatment, where, names in items:
-        prefix = "" if where == "the document" else f"{where.strip('`')}."
-        found |= {f"{prefix}{name}": Described(treatment) for name in re.findall(r"`([\w-]+)`", names)}
+    treatments = {words: treatment for treatment, words in TREATMENTS.items()}
+    items = re.findall(r"^- ([a-z ]+) (?:in `([^`]+)`|at the top level):((?:.|\n  )+)", text, re.MULTILINE)
+    for words, where, names in items:
+        prefix = f"{where}." if where else ""
+        found |= {f"{prefix}{name}": Described(treatments[words]) for name in re.findall(r"`([\w-]+)`", names)}
     for here, there, other in re.findall(
-        r"^- below `([^`]+)`: as below\s+`([^`]+)` in\s+\[([^\]]+)\]", text, re.MULTILINE
+        r"^- The fields below `([^`]+)`\s+are\s+those\s+below\s+`([^`]+)`\s+in\s+(?:this\s+kind|\[([^\]]+)\])",
+        text,
+        re.MULTILINE,
     ):
-        known = found if other == section else documented(other)
+        known = documented(other) if other else found
         found |= {here + path.removeprefix(there): each for path, each in known.items() if _is_below(path, there)}
     return found
 
@@ -101,12 +104,12 @@ def test_the_types_of_fields_say_which_values_they_take() -> None:
     types = {known.path: known.type for known in walk(AccessPolicy)}
     assert types["spec.targetRefs"] == "list of at most 10 items, required"
     assert types["spec.mode"] == "`Enforce` (default) or `Shadow`"
-    assert {path: words for path, words in types.items() if "or a " in words} == {
-        "spec.rules[].authorization": "object or a list",
-        "spec.rules[].authorization[].cel": "object or a text",
-        "spec.rules[].authorization[].paths": "list or a text",
-        "spec.rules[].source.serviceAccount": "object or a text",
-        "spec.rules[].source.spiffe": "text, at most 2048 characters or a list",
+    assert {path: words for path, words in types.items() if re.search(" or (list|text)$", words)} == {
+        "spec.rules[].authorization": "object or list",
+        "spec.rules[].authorization[].cel": "object or text",
+        "spec.rules[].authorization[].paths": "list or text",
+        "spec.rules[].source.serviceAccount": "object or text",
+        "spec.rules[].source.spiffe": "text, at most 2048 characters or list",
     }
     ports = {known.path: known.type for known in walk(AuthplaneConfiguration)}
     assert ports["spec.listeners.http.port"] == "1 to 65535; default 8080"
@@ -162,7 +165,7 @@ def test_what_people_wrote_is_kept_and_what_the_code_says_is_not() -> None:
 | `spec` | wrong | what we say of it |
 | `gone` | text | what was said of it |
 
-- below `spec`: as below `spec` in [Backend](backend.md)
+- The fields below `spec` are those below `spec` in [Backend](backend.md).
 
 <!-- end -->
 

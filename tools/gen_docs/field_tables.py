@@ -11,15 +11,14 @@ from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origi
 from tools.gen_docs.tables import rows, table
 from tools.gen_schemas import descriptions
 
-from authplane.core.secret import Secret
 from authplane.resources.catalogue import KINDS
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.typed.schema import Length, Limit, Matches, OneNumberOf, OneOf, OneOrMany, Range
+from authplane.resources.typed.schema import Base64, Length, Limit, Matches, OneNumberOf, OneOf, OneOrMany, Range
 from authplane.resources.typed.shapes import shape_of
 
 _RESOURCES: Final = Path(__file__).parents[2] / "docs" / "reference" / "resources"
-_SAME = re.compile(r"^- below `(?P<here>[^`]+)`: as below\s+`(?P<there>[^`]+)` in\s+\[(?P<kind>[^\]]+)\]", re.MULTILINE)
-_ITEM = re.compile(r"^- below .*(?:\n  .*)*", re.MULTILINE)
+_SAME = re.compile(r"^- The fields below `(?P<here>[^`]+)`\s+are\s+those\s+below\s+`[^`]+`", re.MULTILINE)
+_ITEM = re.compile(r"^- The fields below .*(?:\n  .*)*", re.MULTILINE)
 
 
 class Known(NamedTuple):
@@ -38,10 +37,14 @@ def title_of(kind: type) -> str:
     )
 
 
-_TREATMENTS: Final = (
-    "[Other fields of the kind](index.md#how-fields-are-treated) are *silent* (accepted), *ignored* (accepted with a "
-    "warning),\nor *refused* (an error):"
+_UNUSED: Final = (
+    "authplane does not use the following fields of this kind. See "
+    "[how authplane treats fields](index.md#how-fields-are-treated)."
 )
+TREATMENTS: Final[Mapping[str, str]] = types.MappingProxyType(
+    {"silent": "accepted silently", "ignored": "ignored with a warning", "refused": "refused with an error"}
+)
+"""How the pages name the treatment of a field that authplane does not use."""
 
 
 def kinds_by_title() -> Mapping[str, type]:
@@ -91,7 +94,7 @@ def _described(hint: Any, field: "DataclassField[Any]") -> str:
     words = _type(hint, (), default)
     inner, _ = _inner(hint)
     if inner is not None and shape_of(inner).shorthand:
-        words += " or a text"
+        words += " or text"
     if field.default is MISSING and field.default_factory is MISSING:
         return f"{words}, required"
     if default is None or default == "" or "(default)" in words:
@@ -112,9 +115,9 @@ def _type(hint: Any, limits: tuple[Limit, ...], default: Any) -> str:
         return _type(next(each for each in inside if each is not type(None)), limits, default)
     if origin is tuple:
         several = " ".join(["list", *(_length(each, "items") for each in limits if isinstance(each, Length))])
-        return _type(inside[0], (), None) + " or a list" if OneOrMany() in limits else several
+        return _type(inside[0], (), None) + " or list" if OneOrMany() in limits else several
     if origin is Mapping:
-        return "base64 by name" if get_origin(inside[1]) is Secret else "text by name"
+        return "base64 by name" if Base64() in limits else "text by name"
     if is_dataclass(hint):
         return "object"
     return _plain(hint, limits, default)
@@ -134,7 +137,11 @@ def _plain(hint: Any, limits: tuple[Limit, ...], default: Any) -> str:
                 shown = [f"`{each}` (default)" if each == default else f"`{each}`" for each in values if each != ""]
                 words = ", ".join([*shown[:-2], " or ".join(shown[-2:])])
             case Matches(_, example, what):
-                words = f"text such as `{example}`" if what == "a name" else what
+                words = (
+                    "text such as " + " or ".join(f"`{each}`" for each in example.split(" or "))
+                    if what == "a name"
+                    else what
+                )
             case _:
                 pass
     return words
@@ -165,7 +172,7 @@ def field_tables(title: str, kept: str) -> str:
     treated = list(_treated(known))
     items = _ITEM.findall(kept)
     if treated and title != "metadata":
-        items.append(f"\n{_TREATMENTS}\n" if items else f"{_TREATMENTS}\n")
+        items.append(f"\n{_UNUSED}\n" if items else f"{_UNUSED}\n")
     items += treated
     return table(("field", "type", "effect"), written) + ("\n\n" + "\n".join(items) if items else "")
 
@@ -177,8 +184,8 @@ def _treated(known: list[Known]) -> Iterator[str]:
         if each.treatment != "supported":
             groups.setdefault((each.treatment, above), []).append(name)
     for (treatment, above), names in groups.items():
-        where = f"`{above}`" if above else "the document"
-        yield _wrapped(f"- {treatment} in {where}: " + ", ".join(f"`{name}`" for name in names))
+        where = f"in `{above}`" if above else "at the top level"
+        yield _wrapped(f"- {TREATMENTS[treatment]} {where}: " + ", ".join(f"`{name}`" for name in names))
 
 
 def _wrapped(item: str) -> str:
