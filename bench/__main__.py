@@ -16,7 +16,9 @@ from bench import (
     matching,
     memory,
     native,
+    peers,
     policy,
+    reader,
     scale,
     startup,
 )
@@ -32,6 +34,8 @@ BENCHMARKS = {
     "policy": policy.main,
     "log": decision_log.main,
     "native": native.main,
+    "reader": reader.main,
+    "peers": peers.main,
     "latency": latency.main,
     "grpc": grpc_servers.main,
     "matching": matching.main,

@@ -17,7 +17,6 @@ from tests.support.authservers.check_requests import check
 from authplane.runtime.child_processes import Line, run_process
 from authplane.runtime.servers.service_names import SERVICE
 
-_CLIENTS: Final = 8
 _PATIENCE: Final = 10.0
 
 
@@ -40,6 +39,17 @@ class Posted(NamedTuple):
     url: str
     body: bytes
     headers: Mapping[str, str]
+
+
+class Connections(NamedTuple):
+    """How many connections a load has, and how many requests are in flight on each."""
+
+    number: int
+    streams: int
+
+
+EIGHT: Final = Connections(8, 16)
+ONE: Final = Connections(1, 8)
 
 
 def message(path: str = "/allow?x=1", **headers: str) -> external_auth_pb2.CheckRequest:
@@ -68,25 +78,41 @@ def cores() -> Generator[int | None]:
 
 async def require_allowed(port: int, asked: external_auth_pb2.CheckRequest) -> None:
     """Raise if a server does not allow a check: to be fast at refusing is nothing to measure."""
+    if code := await _status(port, asked):
+        raise RuntimeError(f"the server on port {port} answered {code}")
+
+
+async def require_denied(port: int, asked: external_auth_pb2.CheckRequest) -> None:
+    """Raise if a server allows a check that its policy must deny."""
+    if not await _status(port, asked):
+        raise RuntimeError(f"the server on port {port} allowed {asked}")
+
+
+async def _status(port: int, asked: external_auth_pb2.CheckRequest) -> int:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{SERVICE}/Check")
         reply = await call(asked.SerializeToString(), timeout=_PATIENCE, wait_for_ready=True)
-    code = external_auth_pb2.CheckResponse.FromString(reply).status.code
-    if code:
-        raise RuntimeError(f"the server on port {port} answered {code}")
+    return external_auth_pb2.CheckResponse.FromString(reply).status.code
 
 
 async def load(
     port: int, core: int, asked: external_auth_pb2.CheckRequest, checks: int, *, rate: float | None = None
 ) -> Measured:
     """Send so many checks, as fast as they are answered or at a rate; every one must be answered."""
+    return await send(posted_check(port, asked), core, checks, rate=rate)
+
+
+def posted_check(port: int, asked: external_auth_pb2.CheckRequest) -> Posted:
+    """Return the HTTP/2 request of a check."""
     body = asked.SerializeToString()
     headers = {"content-type": "application/grpc", "te": "trailers"}
     url = f"http://127.0.0.1:{port}/{SERVICE}/Check"
-    return await send(Posted(url, b"\0" + len(body).to_bytes(4, "big") + body, headers), core, checks, rate=rate)
+    return Posted(url, b"\0" + len(body).to_bytes(4, "big") + body, headers)
 
 
-async def send(posted: Posted, core: int, requests: int, *, rate: float | None = None) -> Measured:
+async def send(
+    posted: Posted, core: int, requests: int, *, rate: float | None = None, connections: Connections = EIGHT
+) -> Measured:
     """Send a request so many times, as fast as it is answered or at a rate; every one must be answered with 2xx."""
     lines: list[str] = []
 
@@ -98,8 +124,9 @@ async def send(posted: Posted, core: int, requests: int, *, rate: float | None =
         data.write_bytes(posted.body)
         argv = [
             str(shutil.which("taskset")), "-c", str(core), str(shutil.which("h2load")),
-            "-n", str(requests), "-c", str(_CLIENTS), "-m", "16", "-d", str(data), "--log-file", str(log),
-            *([] if rate is None else ["--rps", str(rate / _CLIENTS)]),
+            "-n", str(requests), "-c", str(connections.number), "-m", str(connections.streams),
+            "-d", str(data), "--log-file", str(log),
+            *([] if rate is None else ["--rps", str(rate / connections.number)]),
             *(word for name, value in posted.headers.items() for word in ("-H", f"{name}: {value}")), posted.url,
         ]  # fmt: skip
         async with run_process(argv, sink=keep) as child:

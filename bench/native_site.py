@@ -125,8 +125,8 @@ def calls(ports: Ports, folder: Path) -> dict[str, Posted]:
         "open, TLS": Posted(f"{secure}/open", add, HEADERS),
         "tools, native": Posted(f"{secure}/tools", add, HEADERS),
         "claims, native": Posted(f"{plain}/claims", read, known),
-        "tools, asked": Posted(f"{secure}/tools-asked", add, HEADERS),
-        "claims, asked": Posted(f"{plain}/claims-asked", read, known),
+        "tools, call-out": Posted(f"{secure}/tools-asked", add, HEADERS),
+        "claims, call-out": Posted(f"{plain}/claims-asked", read, known),
     }
 
 
@@ -147,6 +147,18 @@ async def running(folder: Path, ports: Ports, binary: Path | None = None) -> Asy
 
 
 @asynccontextmanager
+async def whole_gateway(root: Path, core: int, issuer: RunningIssuer, binary: Path) -> AsyncGenerator[tuple[Site, int]]:
+    """Run a gateway with our policy server; yields it, and the port of the server behind it."""
+    ports, folder, socket = Ports(free_port(), free_port(), free_port()), root / "gateway", f"unix:{root}/policy.sock"
+    async with beside(core, root, [ports]) as upstream:
+        folder.mkdir()
+        texts = documents(upstream, ports, socket, issuer)
+        await asyncio.to_thread((folder / "gateway.yaml").write_text, "\n---\n".join(texts), encoding="utf-8")
+        async with policy_server(folder, socket) as deciding, running(folder, ports, binary) as gateway_processes:
+            yield Site(ports, gateway_processes, deciding), upstream
+
+
+@asynccontextmanager
 async def policy_server(folder: Path, address: str) -> AsyncGenerator[frozenset[int]]:
     """Run the policy server of a folder on pyvoy, without a log; yields its processes."""
     before = started_here()
@@ -157,14 +169,19 @@ async def policy_server(folder: Path, address: str) -> AsyncGenerator[frozenset[
 
 
 @asynccontextmanager
-async def beside(core: int, folder: Path, proxies: Iterable[Ports]) -> AsyncGenerator[int]:
+async def beside(
+    core: int, folder: Path, proxies: Iterable[Ports], *, most_bytes: int | None = None
+) -> AsyncGenerator[int]:
     """Run what is not measured on the core of the load: a server that says yes to all, and clients' proxies.
 
-    The proxies show a certificate, which h2load cannot. Yields the port of the server.
+    The proxies show a certificate, which h2load cannot. With ``most_bytes`` the server reads a body of up to so many
+    bytes before it answers; otherwise it answers without the body, and resets large requests. Yields the server's port.
     """
     upstream = free_port()
     config = {"static_resources": {
-        "listeners": [listener(upstream, _answering()), *(listener(each.proxied, _piping(each)) for each in proxies)],
+        "listeners": [
+            listener(upstream, _answering(most_bytes)), *(listener(each.proxied, _piping(each)) for each in proxies),
+        ],
         "clusters": [_certified(each) for each in proxies],
     }}  # fmt: skip
     async with envoy(json.dumps(config), folder / "beside.json", core=core):
@@ -213,7 +230,8 @@ def listener(port: int, network_filter: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _answering() -> dict[str, Any]:
+def _answering(most_bytes: int | None = None) -> dict[str, Any]:
+    whole = {"@type": f"{TYPES}.filters.http.buffer.v3.Buffer", "max_request_bytes": most_bytes}
     reply = {"status": 200, "body": {"inline_string": "{}"}}
     return {
         "@type": f"{TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager",
@@ -222,7 +240,8 @@ def _answering() -> dict[str, Any]:
             {"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "direct_response": reply}]},
         ]},
         "http_filters": [
-            {"name": "router", "typed_config": {"@type": f"{TYPES}.filters.http.router.v3.Router"}}
+            *([] if most_bytes is None else [{"name": "whole", "typed_config": whole}]),
+            {"name": "router", "typed_config": {"@type": f"{TYPES}.filters.http.router.v3.Router"}},
         ],
     }  # fmt: skip
 

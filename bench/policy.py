@@ -71,19 +71,9 @@ async def main() -> None:
 
 def scenarios(issuer: RunningIssuer, folder: Path) -> Mapping[str, Scenario]:
     """Return what is measured, by name."""
-    token = dev_token(
-        folder,
-        {"sub": "alice", "aud": "shop", "group": "admin"},
-        now=datetime.now(UTC),
-        lifetime=timedelta(hours=1),
-    )
     oidc = f"{{type: OIDC, oidc: {{issuerUrl: '{issuer.url}', audiences: [shop]}}}}"
     add = mcp_check(call_body("add", a=1, b=2), spiffe_id=AGENT, context=_SHOP, headers=_others())
-    read = mcp_check(
-        call_body("read_file", path="/a"),
-        context=_SHOP,
-        headers=_others() | {"authorization": f"Bearer {token}"},
-    )
+    read = _reading(folder)
     inline = (_backend("shop"), _policy("shop", f"[{{source: {_SPIFFE}, authorization: {_ADD}}}]"))
     rules = [
         f"{{source: {{type: SPIFFE, spiffe: '{AGENT}{each}'}}, authorization: {_ADD}}}" for each in range(_RULES - 1)
@@ -118,6 +108,26 @@ def scenarios(issuer: RunningIssuer, folder: Path) -> Mapping[str, Scenario]:
     }
 
 
+def denied(folder: Path) -> list[external_auth_pb2.CheckRequest]:
+    """Return checks that the policy of `WARM` denies: another tool, audience or claim, or no valid token."""
+    return [
+        _reading(folder, tool="write_file"),
+        _reading(folder, aud="other"),
+        _reading(folder, group="guest"),
+        _reading(folder, prefix="Basic"),
+        _reading(folder, suffix="AAAA"),
+    ]
+
+
+def _reading(
+    folder: Path, *, tool: str = "read_file", prefix: str = "Bearer", suffix: str = "", **claims: str
+) -> external_auth_pb2.CheckRequest:
+    claimed = {"sub": "alice", "aud": "shop", "group": "admin"} | claims
+    token = dev_token(folder, claimed, now=datetime.now(UTC), lifetime=timedelta(hours=1))
+    headers = _others() | {"authorization": f"{prefix} {token}{suffix}"}
+    return mcp_check(call_body(tool, path="/a"), context=_SHOP, headers=headers)
+
+
 async def _in_process(scenarios: Mapping[str, Scenario]) -> None:
     """Judge the bytes of a check, one after the other."""
     costs = {}
@@ -149,7 +159,11 @@ async def _over_the_front(scenarios: Mapping[str, Scenario], folder: Path) -> No
             ports, processes = {}, {}
             for name in rates:
                 before = started_here()
-                server = _testserver() if name == "testserver" else _ours(wanted[name], folder / name.replace(" ", ""))
+                server = (
+                    _testserver()
+                    if name == "testserver"
+                    else serve_scenario(wanted[name], folder / name.replace(" ", ""))
+                )
                 ports[name] = await stack.enter_async_context(server)
                 processes[name] = started_here() - before
             # All are asked about requests of the same kind.
@@ -173,7 +187,7 @@ async def _over_the_front(scenarios: Mapping[str, Scenario], folder: Path) -> No
 
 async def until_allowed(port: int, asked: external_auth_pb2.CheckRequest) -> None:
     """Wait until a server has the keys of the issuer."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             try:
                 return await require_allowed(port, asked)
@@ -181,7 +195,7 @@ async def until_allowed(port: int, asked: external_auth_pb2.CheckRequest) -> Non
                 await asyncio.sleep(0.1)
 
 
-def _ours(scenario: Scenario, folder: Path) -> AbstractAsyncContextManager[int]:
+def serve_scenario(scenario: Scenario, folder: Path) -> AbstractAsyncContextManager[int]:
     """Serve as `authplane authserver policy` does, without a log."""
     write_documents(folder, scenario)
     return serve_ours(PolicyPlan(folder=str(folder), allow_private_issuers=True))

@@ -99,7 +99,7 @@ def native_filters(natives: Natives) -> Iterator[hcm_pb2.HttpFilter]:
         if name == TOKENS:
             yield _discovered(name, type_url(jwt_pb2.JwtAuthentication()))
         elif name == READER:
-            yield hcm_pb2.HttpFilter(name=name, typed_config=pack(_reader(natives.most_bytes)))
+            yield hcm_pb2.HttpFilter(name=name, typed_config=pack(message_reader(natives.most_bytes)))
         elif name == REFUSE:
             yield hcm_pb2.HttpFilter(name=name, typed_config=pack(refuse_the_known()))
         elif name == FRONT:
@@ -146,7 +146,7 @@ def _discovered(name: str, kind: str) -> hcm_pb2.HttpFilter:
     return hcm_pb2.HttpFilter(name=name, config_discovery=source)
 
 
-def _reader(most_bytes: int) -> lua_pb2.Lua:
+def message_reader(most_bytes: int) -> lua_pb2.Lua:
     """Render the filter that reads messages of up to so many bytes; those that it does not mark are called out."""
     source = base_pb2.DataSource(inline_string=f"MOST_BYTES = {most_bytes}\n{_SOURCE}")
     return lua_pb2.Lua(default_source_code=source)
