@@ -37,35 +37,37 @@ CASES = {
         {"decided": {ID: "~ask", **BOTH}}, "allowed by the authorization service"
     ),
     "what Envoy never judges": Case(
-        {"decided": {ID: "!ask"}}, "allowed by the authorization service, because Envoy does not decide such requests"
+        {"decided": {ID: "!ask"}},
+        "allowed by the authorization service; Envoy does not decide this kind of request itself",
     ),
     "what Envoy never judges, denied": Case(
         {"decided": {ID: "!ask"}, "details": "ext_authz_denied"},
-        "denied by the authorization service, because Envoy does not decide such requests",
+        "denied by the authorization service; Envoy does not decide this kind of request itself",
     ),
     "nobody was asked": Case({"decided": None}, "allowed by the authorization service"),
     "denied in Envoy": Case(
         {"details": "rbac_access_denied_matched_policy[none]", "policies": "shop/a.v1 shop/b"},
-        "denied by Envoy: no rule of shop/a.v1 or shop/b grants it",
+        "denied by Envoy: no rule of shop/a.v1 or shop/b grants the request",
     ),
     "denied in Envoy as somebody known": Case(
         {"details": "rbac_access_denied_matched_policy[known]", "policies": "shop/b", "decided": {ID: "known"}},
-        "denied by Envoy: no rule of shop/b grants it",
+        "denied by Envoy: no rule of shop/b grants the request",
     ),
     "denied in Envoy by nobody knows which": Case(
         {"details": "rbac_access_denied_matched_policy[none]", "policies": None},
-        "denied by Envoy: no rule grants it",
+        "denied by Envoy: no rule grants the request",
     ),
     "denied in Envoy as somebody unknown": Case(
         {"details": "rbac_access_denied_matched_policy[none]", "policies": "shop/b", "status": 401},
-        "denied by Envoy: no rule of shop/b grants it, and the request has no valid identity",
+        "denied by Envoy: no rule of shop/b grants the request, which has no valid identity",
     ),
     "a large body": Case(
         {"details": "request_payload_too_large", "status": 413},
-        "rejected by Envoy before any policy: body is too large",
+        "rejected by Envoy before it evaluated policies: the body is too large",
     ),
     "a token that cannot be read": Case(
-        {"details": "jwt_authn_access_denied"}, "rejected by Envoy before any policy: jwt_authn_access_denied"
+        {"details": "jwt_authn_access_denied"},
+        "rejected by Envoy before it evaluated policies: jwt_authn_access_denied",
     ),
     "denied elsewhere": Case({"details": "ext_authz_denied"}, "denied by the authorization service"),
     "no answer": Case(

@@ -22,7 +22,7 @@ COMMANDS = [
 ]  # fmt: skip
 GROUPS = {
     "authserver": ["testserver", "htpasswd", "policy", "serve"],
-    "dev": ["issuer", "token", "spiffe"],
+    "dev": ["issuer", "token", "spiffe", "tls", "tools"],
 }
 
 

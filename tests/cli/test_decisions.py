@@ -62,7 +62,7 @@ async def test_a_person_sees_one_table(tmp_path: Path) -> None:
         shop/other     r      0:CEL          Envoy, with other policies        3       0          0
         shop/tools.v1  reads  0:InlineTools  Envoy                            12       0          0
         shop/tools.v1  reads  1:CEL          policy server                     5       0          0
-        -: no rule granted the request. Envoy's access log names the policies of the target.
+        A dash (-) means that no rule granted the request. Envoy's access log names the policies of the target.
     """)
 
 
@@ -84,8 +84,8 @@ async def test_who_does_not_answer_is_named_and_the_rest_is_shown() -> None:
     assert result.exit_code == 1
     assert "shop/tools.v1  reads  1:CEL  policy server" in result.stdout
     assert result.stderr == (
-        "authplane: Envoy at 127.0.0.1:1 does not answer: Connection refused. Its decisions are missing."
-        " Set --envoy to an address that answers, or to '' for none.\n"
+        "authplane: Envoy at 127.0.0.1:1 does not answer: Connection refused. The counts do not include its decisions."
+        " Set --envoy to an address that answers, or to '' to leave it out.\n"
     )
 
 

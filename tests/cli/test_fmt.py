@@ -78,7 +78,7 @@ def test_a_document_that_cannot_be_moved_is_named(folder: Path) -> None:
     (folder / "a.yaml").write_text("? a\n: b\n", encoding="utf-8")
     result = invoke("gateway/a.yaml")
     assert (result.exit_code, result.stdout) == (0, "1 file, 0 changed\n")
-    assert result.stderr.startswith("gateway/a.yaml:1: note: this document stays as it is")
+    assert result.stderr.startswith("gateway/a.yaml:1: note: authplane fmt did not change this document")
 
 
 def test_the_file_behind_a_link_is_replaced_and_the_link_stays(folder: Path, tmp_path: Path) -> None:

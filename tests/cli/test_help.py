@@ -49,6 +49,8 @@ def test_a_command_has_an_example(name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_an_option_starts_with_a_noun_or_an_imperative_and_is_a_sentence(name: str) -> None:
     for parameter in COMMANDS[name].params:
+        if getattr(parameter, "hidden", False):
+            continue
         text = getattr(parameter, "help", "") or ""
         assert re.match(r"[A-Z]", text), (parameter.name, text)
         assert text.split()[0].lower() not in NOT_FIRST, (parameter.name, text)

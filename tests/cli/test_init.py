@@ -97,11 +97,13 @@ def test_existing_files_are_named_and_kept_unless_forced() -> None:
 REFUSED = {
     "nothing given": (
         (),
-        "--url, --issuer and --group are missing. Pass the options, or run the command on a terminal, where it asks.",
+        "--url, --issuer and --group are missing. Pass the missing options, or run the command on a terminal, where"
+        " authplane asks for them.",
     ),
     "no groups": (
         ("--url", "http://a.example/", *KEYCLOAK),
-        "--group is missing. Pass the options, or run the command on a terminal, where it asks.",
+        "--group is missing. Pass the missing options, or run the command on a terminal, where authplane asks for"
+        " them.",
     ),
     "no URL": (
         ("--url", "a.example"),
@@ -130,11 +132,11 @@ REFUSED = {
     ),
     "questions and Contour": (
         ("--from-contour", "x", "--url", "http://a.example/"),
-        "--from-contour excludes --url, --issuer, --audience and --group. Remove them.",
+        "You cannot combine --from-contour with --url, --issuer, --audience or --group. Remove these options.",
     ),
     "the folder itself": (
         ("--from-contour", "."),
-        "notes is inside ., which stays unchanged. Use a folder outside of it.",
+        "notes is inside ., which authplane does not change. Use another folder.",
     ),
 }
 
@@ -151,7 +153,7 @@ def test_an_address_that_gives_out_credentials_is_refused() -> None:
     refused = invoke("init", "notes", *NOTES, *KEYCLOAK, "--url", "http://169.254.169.254/mcp")
     assert refused.exit_code == 1
     assert "UrlNotPermitted" in refused.stderr
-    assert "Correct them and run init again." in refused.stderr
+    assert "Correct the answers and run init again." in refused.stderr
     assert not Path("notes").exists()
 
 

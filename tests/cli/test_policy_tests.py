@@ -138,8 +138,8 @@ def test_policies_with_errors_deny_and_that_is_said(folder: Path) -> None:
     result = invoke("shop")
     assert (result.exit_code, "policy_unusable" in result.stdout) == (1, True)
     assert result.stderr == (
-        "2 errors in policies. Invalid policies deny all requests to their targets."
-        " Run authplane lint shop to list them.\n"
+        "The policies have 2 errors. Invalid policies deny all requests to their targets."
+        " Run authplane lint shop to list the errors.\n"
     )
 
 
@@ -199,7 +199,9 @@ def test_the_tests_of_the_examples_pass_and_exercise_every_rule() -> None:
 def test_a_folder_without_tests_is_a_mistake_of_who_asks(folder: Path) -> None:
     result = invoke("shop")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "authplane: shop has no file *.test.yaml. Add one, or name the folder that has them.\n"
+    assert result.stderr == (
+        "authplane: shop has no *.test.yaml file. Add one, or pass the folder that contains the tests.\n"
+    )
     assert invoke("nowhere").exit_code == 2
     write(folder / "a.test.yaml", ALLOWED)
     assert invoke("shop", "--junit", "no/such/folder.xml").exit_code == 2

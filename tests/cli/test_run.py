@@ -169,7 +169,9 @@ async def test_only_the_programs_that_the_folder_refers_to_are_started(run: Run)
 async def test_a_reset_of_another_folder_is_refused(run: Run) -> None:
     async with run.started("--reset"):
         assert await run.ends() == 2
-    assert run.errors[-1].endswith("--reset applies to the quickstart only. Remove --reset, or remove the folder.")
+    assert run.errors[-1].endswith(
+        "--reset applies to the quickstart only. Remove --reset, or omit the folder argument."
+    )
 
 
 async def test_a_program_that_has_the_address_of_a_part_is_used(run: Run) -> None:

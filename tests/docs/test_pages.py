@@ -134,7 +134,8 @@ def test_a_newcomer_can_follow_a_page_from_its_top_in_a_fresh_clone(
         elif words[:1] == ["authplane"] and is_checked(step) and any(each.startswith("examples/") for each in words):
             result = CliRunner().invoke(build_app(), words[1:], env={"XDG_RUNTIME_DIR": str(tmp_path)})
             failed += [step.command] * (
-                result.exit_code != 0 or "No virtual host and no gRPC server can be served" in result.stdout
+                result.exit_code != 0
+                or "The folder has no virtual host and no gRPC server that authplane can serve" in result.stdout
             )
     assert failed == []
 
@@ -192,4 +193,4 @@ def test_an_example_without_secrets_serves_nothing_unprotected(example: str) -> 
     if "secrets.yaml" in files:
         pytest.skip("somebody has made Secrets here")
     compiled = CliRunner().invoke(build_app(), ["compile", str(ROOT / "examples" / example)])
-    assert compiled.stdout.startswith("No virtual host and no gRPC server can be served. ")
+    assert compiled.stdout.startswith("The folder has no virtual host and no gRPC server that authplane can serve. ")

@@ -200,5 +200,5 @@ def test_misplaced_fields_are_named_and_nothing_is_served_without_them(sample: S
     assert "Unknown field 'authPolicy'." in words
     assert "2 errors" in words
     assert sample.authplane("compile", str(sample.folder))[1].startswith(
-        "No virtual host and no gRPC server can be served. "
+        "The folder has no virtual host and no gRPC server that authplane can serve. "
     )

@@ -12,12 +12,14 @@ from authplane.sources.runtime.apply_folder import ApplyError, apply_folder
 
 def apply(
     staged: Annotated[Path, Argument(metavar="STAGED", help="Folder with the new files.")],
-    folder: Annotated[Path, Argument(metavar="DIR", help="Folder to replace; programs read this one.")],
+    folder: Annotated[
+        Path, Argument(metavar="DIR", help="Folder that the programs read. authplane replaces its files.")
+    ],
 ) -> None:
     """Validate a folder of resources and publish its files to another folder in one step.
 
-    Files that are in DIR but not in STAGED are removed. Exit status: 0 if the files were published, 1 if STAGED has
-    errors. With errors, DIR does not change.
+    authplane removes files that are in DIR but not in STAGED. If STAGED has errors, authplane does not change DIR and
+    exits with status 1.
 
     Example: authplane apply ./next ./gateway
     """
@@ -26,8 +28,8 @@ def apply(
         print_finding(finding, to_stderr=True)
     if has_errors(findings):
         fail(
-            f"{staged} has {findings_summary(findings)}. {folder} was not changed. Fix the errors above and apply"
-            " again."
+            f"{staged} has {findings_summary(findings)}. authplane did not change {folder}. Fix the errors"
+            " above and apply again."
         )
     try:
         applied = apply_folder(staged, folder)

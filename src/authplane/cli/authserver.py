@@ -21,7 +21,7 @@ authserver = group(
 )
 
 PollOption: TypeAlias = Annotated[
-    bool, Option("--poll", help="Poll folders for changes; use this where the file system sends no change events.")
+    bool, Option("--poll", help="Poll folders for changes. Use this if the file system sends no change events.")
 ]
 
 
@@ -29,12 +29,12 @@ PollOption: TypeAlias = Annotated[
 @with_front
 def serve_test_backend(
     mode: Annotated[
-        Mode, Option(help="Requests to allow: all, or path for those whose path contains 'allow'.")
+        Mode, Option(help="Requests to allow: every request (all), or requests whose path contains 'allow' (path).")
     ] = Mode.ALL,
     *,
     front: Front,
 ) -> None:
-    """Allow every request, or requests by path, for tests.
+    """Allow every request, or only requests with certain paths, for tests.
 
     Example: authplane authserver testserver --mode path
 
@@ -49,12 +49,13 @@ def serve_test_backend(
 def serve_htpasswd(
     file: Annotated[list[str] | None, Option(help="Password file, as PATH or REALM=PATH; repeatable.")] = None,
     folder: Annotated[
-        Path | None, Option(help="Folder of resources with annotated Secrets that contain users.")
+        Path | None,
+        Option(help="Folder of resources. The server reads users from the annotated Secrets in this folder."),
     ] = None,
-    auth_realm: Annotated[str, Option(help="Realm of routes whose context does not set one.")] = "default",
+    auth_realm: Annotated[str, Option(help="Realm for routes whose context does not set a realm.")] = "default",
     selector: Annotated[str, Option(help="Label selector for Secrets.")] = "",
     watch_namespaces: Annotated[
-        str, Option(help="Comma-separated namespaces to read Secrets from; empty means all.")
+        str, Option(help="Comma-separated namespaces to read Secrets from. If empty, the server reads all namespaces.")
     ] = "",
     strict: Annotated[bool, Option("--strict", help="Reject weak password hashes.")] = False,
     forward_credentials: Annotated[
@@ -65,7 +66,10 @@ def serve_htpasswd(
         Option(
             min=0,
             max=100,
-            help="Number of trusted proxies in front of Envoy; failed attempts count per client address.",
+            help=(
+                "Number of trusted proxies in front of Envoy. The server uses it to find the client address,"
+                " and counts failed attempts for each address."
+            ),
         ),
     ] = 0,
     poll: PollOption = False,
@@ -100,13 +104,22 @@ def serve_policies(
     folder: Annotated[Path, Argument(metavar="DIR", help="Folder of resources with AccessPolicies.")],
     allow_private_issuers: Annotated[
         bool,
-        Option("--allow-private-issuers", help="Fetch issuer keys from private networks too; for development."),
+        Option(
+            "--allow-private-issuers",
+            help="Also fetch issuer keys from private networks. Use this for development only.",
+        ),
     ] = False,
     target: Annotated[
-        str, Option(help="Target of checks that name none, as Backend/NAMESPACE/NAME; HTTP checks name none.")
+        str, Option(help="Target for checks that do not name one, such as HTTP checks. Format: Backend/NAMESPACE/NAME.")
     ] = "",
     gateway: Annotated[
-        str, Option(help="Gateway of such checks, as Gateway/NAMESPACE/NAME or Gateway/NAMESPACE/NAME/LISTENER.")
+        str,
+        Option(
+            help=(
+                "Gateway for checks that do not name a target. Format: Gateway/NAMESPACE/NAME or"
+                " Gateway/NAMESPACE/NAME/LISTENER."
+            )
+        ),
     ] = "",
     poll: PollOption = False,
     state_dir: StateDirOption = None,
@@ -144,7 +157,7 @@ def serve_document(
     *,
     front: Front,
 ) -> None:
-    """Serve several backends that are selected by context, host or path.
+    """Run several backends, and select one for each check by context, host or path.
 
     Example: authplane authserver serve authserver.yaml --workers 2
     """

@@ -34,7 +34,13 @@ from authplane.xds.server.node_identity import INSTANCE, NodeName
 
 def bootstrap(
     address: Annotated[
-        str, Option(help="Address of the control plane: host:port or unix:/path. Default: its default socket.")
+        str,
+        Option(
+            help=(
+                "Address of the control plane: host:port or unix:/path. Default: the default socket of the"
+                " control plane."
+            )
+        ),
     ] = "",
     node: Annotated[
         str,
@@ -49,10 +55,10 @@ def bootstrap(
     tls_cert_path: Annotated[str, Option(help="PEM file with the client certificate of this Envoy.")] = "",
     tls_key_path: Annotated[str, Option(help="PEM file with the private key of this Envoy.")] = "",
     tls_server_name: Annotated[
-        str, Option(help="Name in the control plane's certificate. Default: the host of its address.")
+        str, Option(help="Name in the control plane's certificate. Default: the host in --address.")
     ] = "",
     skip_file_checks: Annotated[
-        bool, Option("--skip-file-checks", help="Do not read the TLS files, which are on another machine.")
+        bool, Option("--skip-file-checks", help="Do not check the TLS files. Use this if they are on another machine.")
     ] = False,
 ) -> None:
     """Print an Envoy bootstrap configuration that connects to a control plane.
@@ -115,15 +121,16 @@ def _require_name(node: str, names: Mapping[NodeName, frozenset[str]], certifica
         return
     if name in names[NodeName.CN]:
         print_line(
-            f"authplane: The node id is only the common name in {certificate}. Start authplane control with"
-            " --node-name cn.",
+            f"authplane: The node id is the common name in {certificate}, but not a DNS name or a URI."
+            " Start authplane control with --node-name cn.",
             to_stderr=True,
         )
         return
     has = ", ".join(sorted(map(clean_node, names[NodeName.SAN]))) or "none"
     fail(
-        f"Node id {clean_node(node)!r} is not a name in {certificate}, so the control plane will reject it. DNS names"
-        f" and URIs in the certificate: {has}. Set --node to one of them, or use another certificate."
+        f"Node id {clean_node(node)!r} is not a name in {certificate}, so the control plane will reject"
+        f" this Envoy. DNS names and URIs in the certificate: {has}. Set --node to one of them, or use"
+        " another certificate."
     )
 
 

@@ -54,7 +54,7 @@ def check_requests(
 ) -> None:
     """Evaluate requests against the AccessPolicies of a folder and show each decision with its reason.
 
-    Exit status: 0 for every decision, 1 if a file has an error.
+    Exit status: 1 if a file has an error. Otherwise 0, whatever the decisions are.
 
     Example: authplane check ./gateway --request call.yaml --explain
     """

@@ -43,9 +43,9 @@ def compile_folder(
         str, Option("--envoy", metavar="RELEASE", help="Envoy release to compile for, such as 1.38.")
     ] = str(CURRENT),
 ) -> None:
-    """Show the configuration of Envoy and of gRPC servers that a folder of resources compiles to.
+    """Compile a folder of resources and show the configuration for Envoy and gRPC servers.
 
-    Invalid resources are left out, as in a running gateway; run authplane validate to list their problems.
+    authplane leaves out invalid resources, as a running gateway does. Run authplane validate to list their problems.
 
     Example: authplane compile ./gateway -o json
 
@@ -70,7 +70,7 @@ def compile_folder(
 def _warn(generation: Generation) -> None:
     findings = generation.findings
     if findings:
-        err.print(f"[yellow]{findings_summary(findings)}.[/] Run authplane validate to list them.")
+        err.print(f"[yellow]The folder has {findings_summary(findings)}.[/] Run authplane validate to list them.")
 
 
 def _summary(graph: graph_model.Graph) -> Iterator[str]:
@@ -80,8 +80,8 @@ def _summary(graph: graph_model.Graph) -> Iterator[str]:
         yield from _grpc_server(server)
     if not (graph.ports or graph.grpc_servers):
         yield (
-            "No virtual host and no gRPC server can be served. Add an HTTPProxy, a Gateway or a Backend, or run"
-            " authplane validate."
+            "The folder has no virtual host and no gRPC server that authplane can serve. Add an"
+            " HTTPProxy, a Gateway or a Backend, or run authplane validate to list errors."
         )
 
 

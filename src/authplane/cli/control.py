@@ -62,30 +62,36 @@ def control(
     envoy_node: Annotated[
         list[str] | None,
         Option(
-            help="Name in an Envoy's client certificate; repeatable. Clients with other names are gRPC servers and"
-            " receive no private keys. Default: every client is an Envoy."
+            help=(
+                "Name in an Envoy's client certificate; repeatable. The control plane treats clients with"
+                " other names as gRPC servers and sends them no private keys. Default: it treats every"
+                " client as an Envoy."
+            )
         ),
     ] = None,
     poll: Annotated[
         bool,
-        Option("--poll", help="Poll the folder for changes; use this where the file system sends no change events."),
+        Option("--poll", help="Poll the folder for changes. Use this if the file system sends no change events."),
     ] = False,
     state_dir: StateDirOption = None,
     loosen_after: LoosenAfterOption = LOOSEN_AFTER,
     allow_private_issuers: Annotated[
         bool,
-        Option("--allow-private-issuers", help="Fetch issuer keys from private networks too; for development."),
+        Option(
+            "--allow-private-issuers",
+            help="Also fetch issuer keys from private networks. Use this for development only.",
+        ),
     ] = False,
     metrics_address: MetricsOption = str(CONTROL_ADDRESS),
     metrics_public: MetricsPublicOption = False,
     metrics_host: MetricsHostOption = None,
     log_format: LogFormatOption = LogFormat.AUTO,
 ) -> None:
-    """Compile a folder of resources and serve it to Envoy and gRPC servers over xDS.
+    """Compile a folder of resources and serve the configuration to Envoy and gRPC servers over xDS.
 
-    Clients use ADS, state of the world or delta. The configuration contains private keys. An address that other
-    machines can reach therefore requires all three TLS files, and each Envoy needs a client certificate with its node
-    id as a name.
+    Clients use ADS, with the state-of-the-world or the delta protocol. The configuration contains private keys. If
+    other machines can reach the address, authplane requires all three TLS files, and each Envoy needs a client
+    certificate that contains its node id as a name.
 
     Example: authplane control ./gateway
 

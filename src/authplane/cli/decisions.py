@@ -27,19 +27,22 @@ _EFFECTS: Final = {
 
 FolderArgument: TypeAlias = Annotated[
     Path | None,
-    Argument(metavar="[DIR]", help="Folder that authplane run serves; its counts are read."),
+    Argument(metavar="[DIR]", help="Folder that authplane run serves. authplane reads the counts of this gateway."),
 ]
 EnvoyOption: TypeAlias = Annotated[
     list[str] | None,
     Option(
-        help=f"Address of an Envoy admin interface; repeatable, empty means none. Default: {_ENVOY}.",
+        help=f"Address of an Envoy admin interface; repeatable. Use '' to read no Envoy. Default: {_ENVOY}.",
         show_default=False,
     ),
 ]
 ServerOption: TypeAlias = Annotated[
     list[str] | None,
     Option(
-        help=f"Metrics address of a policy server; repeatable, empty means none. Default: {ADMIN_ADDRESS}.",
+        help=(
+            "Metrics address of a policy server; repeatable. Use '' to read no policy server. Default:"
+            f" {ADMIN_ADDRESS}."
+        ),
         show_default=False,
     ),
 ]
@@ -51,10 +54,11 @@ def decisions(
     server: ServerOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Count the decisions of each policy and rule in Envoy and in the policy server.
+    """Show how often Envoy and the policy server granted or denied requests, for each policy and rule.
 
     Counts start at zero when Envoy or the policy server starts. Envoy also resets the counts of its own rules when it
-    replaces a listener. Exit status: 1 if an Envoy or a policy server does not answer; the other counts are shown.
+    replaces a listener. If an Envoy or a policy server does not answer, authplane shows the other counts and exits
+    with status 1.
 
     Example: authplane decisions --envoy 127.0.0.1:9901 --server 127.0.0.1:9091
 
@@ -95,13 +99,16 @@ def _print(counted: Counted) -> None:
     if not counted.tallies and not counted.silent:
         out.print("No decisions yet.")
     if any(each.by is By.ENVOY and not each.policy for each in counted.tallies):
-        out.print("[dim]-: no rule granted the request. Envoy's access log names the policies of the target.[/]")
+        out.print(
+            "[dim]A dash (-) means that no rule granted the request. Envoy's access log names the"
+            " policies of the target.[/]"
+        )
     for each in counted.silent:
         who = "Envoy" if each.by is By.ENVOY else "The policy server"
         option = "--envoy" if each.by is By.ENVOY else "--server"
         err.print(
-            f"[red]authplane:[/] {who} at {escape(each.address)} {escape(each.why)}. Its decisions are missing."
-            f" Set {option} to an address that answers, or to '' for none."
+            f"[red]authplane:[/] {who} at {escape(each.address)} {escape(each.why)}. The counts do not"
+            f" include its decisions. Set {option} to an address that answers, or to '' to leave it out."
         )
 
 

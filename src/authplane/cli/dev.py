@@ -44,7 +44,7 @@ _LONGEST_NAME: Final = 64
 _HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 
 FolderOption: TypeAlias = Annotated[
-    Path, Option("--folder", metavar="DIR", help="Folder for keys and certificates; missing files are created.")
+    Path, Option("--folder", metavar="DIR", help="Folder for keys and certificates. authplane creates missing files.")
 ]
 
 
@@ -69,7 +69,7 @@ def issuer(
     where = _address(address)
     if not public and not is_loopback(where.host):
         fail(
-            f"Other machines can reach {address}, and anyone with this folder can sign tokens. Use a loopback"
+            f"Other machines can reach {address}, and anyone who can read this folder can sign tokens. Use a loopback"
             " address, or add --public.",
             status=2,
         )
@@ -99,7 +99,7 @@ def token(
         Option(
             "--claim",
             metavar="NAME=TEXT",
-            help="Further claim; use NAME:=JSON for a value that is not a string. Repeatable.",
+            help="Additional claim; repeatable. Use NAME:=JSON for a value that is not a string.",
         ),
     ] = None,
     issuer_url: Annotated[
@@ -147,7 +147,11 @@ def spiffe(
     ],
     name: Annotated[
         str,
-        Option("--name", metavar="NAME", help="File name of certificate and key. Default: the last segment of the ID."),
+        Option(
+            "--name",
+            metavar="NAME",
+            help="File name of the certificate and the key, without extension. Default: the last segment of the ID.",
+        ),
     ] = "",
     expires: Annotated[
         str, Option("--expires", metavar="DURATION", help="Certificate lifetime, at most 2160h.")
@@ -184,7 +188,7 @@ def spiffe(
 @command(dev, "tls")
 def tls(
     names: Annotated[
-        list[str], Argument(metavar="NAME...", help="DNS name or IP address of a machine or a host; one or more.")
+        list[str], Argument(metavar="NAME...", help="One or more DNS names or IP addresses of machines or hosts.")
     ],
     expires: Annotated[
         str, Option("--expires", metavar="DURATION", help="Certificate lifetime, at most 2160h.")
@@ -194,14 +198,16 @@ def tls(
         Option(
             "--secrets",
             metavar="FILE",
-            help="YAML file to write: a Secret with the certificate of each name, and workloads-ca with the CA of"
-            " authplane dev spiffe.",
+            help=(
+                "YAML file to write. It contains a Secret with the certificate of each name, and the Secret"
+                " workloads-ca with the CA of authplane dev spiffe."
+            ),
         ),
     ] = None,
     folder: FolderOption = DEV_FOLDER,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Write certificates for machines, signed by a development CA: each is for servers and for clients.
+    """Write certificates for machines that are servers or clients, signed by a development CA.
 
     Example: authplane dev tls --folder certs control.internal policy.internal edge.internal
     """
@@ -264,7 +270,7 @@ def _lifetime(text: str) -> timedelta:
     """Parse the lifetime of a certificate."""
     found = _duration(text)
     if not timedelta() < found <= LIFETIME:
-        fail(f"{text!r} is not a duration from 0s to 2160h. Use a duration such as '24h'.", status=2)
+        fail(f"{text!r} is not a duration above 0s and up to 2160h. Use a duration such as '24h'.", status=2)
     return found
 
 

@@ -35,11 +35,12 @@ def doctor(
 ) -> None:
     """Check from this machine everything that a folder relies on, and print a remedy for each finding.
 
-    It connects to the policy server, issuers, authorization services and origins as Envoy and the policy server do,
-    reads the end dates of certificates, compares the clock, and looks at ports and at the release of Envoy. All
-    attempts run at the same time, so it ends within half a minute. Run it where Envoy runs.
+    The command connects to the policy server, issuers, authorization services and origins as Envoy and the policy
+    server do. It also checks the validity of certificates, the clock of this machine, the ports and the release of
+    Envoy. It ends within half a minute. Run it on Envoy's machine.
 
-    Exit status 1 if there is a finding, 2 if the folder cannot be read. A warning or an unknown outcome leaves it 0.
+    Exit status: 1 if there is a finding, 2 if authplane cannot read the folder. Otherwise 0, even if there are warnings
+    or unknown outcomes.
 
     Example: authplane doctor ./gateway
     """

@@ -7,7 +7,7 @@ from authplane.runtime.servers.listen import parse_address
 
 
 def echo(address: AddressOption = "127.0.0.1:9080", log_format: LogFormatOption = LogFormat.AUTO) -> None:
-    """Answer every request with a description of the request that arrived.
+    """Answer every HTTP request with a description of that request.
 
     Example: authplane echo --address 127.0.0.1:9080
     """

@@ -28,9 +28,9 @@ _PLACES: Final = {"native": "green", "call-out": "yellow"}
 
 def explain_placement(
     folder: FolderArgument,
-    envoy: Annotated[str, Option("--envoy", metavar="RELEASE", help="Envoy release in front of the targets.")] = str(
-        CURRENT
-    ),
+    envoy: Annotated[
+        str, Option("--envoy", metavar="RELEASE", help="Release of the Envoy in front of the targets, such as 1.38.")
+    ] = str(CURRENT),
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show which rules of AccessPolicies Envoy decides, which the policy server decides, and why.
@@ -52,12 +52,17 @@ def explain_placement(
         for line in _lines(found):
             out.print(line)
     if generation.findings:
-        err.print(f"[yellow]{findings_summary(generation.findings)}.[/] Run authplane validate to list them.")
+        err.print(
+            f"[yellow]The folder has {findings_summary(generation.findings)}.[/] Run authplane validate to list them."
+        )
 
 
 def _lines(found: Sequence[Explained]) -> Iterator[str]:
     if not found:
-        yield "The folder has no Backend or Gateway that a policy can protect. Add one, or run authplane validate."
+        yield (
+            "The folder has no Backend or Gateway that a policy can protect. Add one, or run authplane"
+            " validate to list errors."
+        )
     for each in found:
         where = " -> ".join(filter(None, (each.gateway, each.backend)))
         yield f"[bold]{escape(where)}[/]  [{_COLOURS[each.decider]}]{each.decider}[/]"

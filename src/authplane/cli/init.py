@@ -37,7 +37,7 @@ from authplane.sources.runtime.listing import FolderError
 
 _PRIVATE: Final = frozenset({"dev-issuer.yaml"})
 _DEV_HELP: Final = (
-    f"  {DEV} uses the development issuer of authplane, which signs tokens for tests on this machine only."
+    f"  Enter {DEV} to use the development issuer of authplane, which signs tokens for tests on this machine only."
 )
 
 
@@ -47,27 +47,42 @@ def init(
         str, Option("--url", metavar="URL", help="URL of the MCP server, such as http://127.0.0.1:7000/mcp.")
     ] = "",
     issuer: Annotated[
-        str, Option("--issuer", metavar="URL", help="Issuer of tokens, or dev for the development issuer.")
+        str, Option("--issuer", metavar="URL", help="URL of the token issuer, or dev for the development issuer.")
     ] = "",
     audience: Annotated[
-        str, Option("--audience", metavar="NAME", help="Audience that tokens must have. Default with dev: the name.")
+        str,
+        Option(
+            "--audience",
+            metavar="NAME",
+            help="Audience that tokens must have. With --issuer dev, the default is the value of --name.",
+        ),
     ] = "",
     group: Annotated[
         list[str] | None,
-        Option("--group", metavar="GROUP=TOOLS", help="Group and its tools: readers=add,list or admins=*. Repeatable."),
+        Option(
+            "--group",
+            metavar="GROUP=TOOLS",
+            help="Group and the tools that it may call, such as readers=add,list or admins=*. Repeatable.",
+        ),
     ] = None,
     claim: Annotated[str, Option("--claim", metavar="NAME", help="Claim that lists the caller's groups.")] = "groups",
-    name: Annotated[str, Option("--name", metavar="NAME", help="Name of the Backend, part of its URL.")] = "tools",
+    name: Annotated[
+        str, Option("--name", metavar="NAME", help="Name of the Backend. The URL for clients contains it.")
+    ] = "tools",
     port: Annotated[int, Option(min=1, max=65535, help="Port on which Envoy listens.")] = 8090,
     from_contour: Annotated[
         Path | None,
-        Option("--from-contour", metavar="FOLDER", help="Folder with Contour's resources to move; asks no questions."),
+        Option(
+            "--from-contour",
+            metavar="FOLDER",
+            help="Folder with Contour's resources to move. With it, authplane asks no questions.",
+        ),
     ] = None,
     force: Annotated[bool, Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Write a folder to start with: a Backend, a policy, and tests of the policy.
 
-    On a terminal, authplane asks for what the options do not say. With --from-contour, it moves HTTPProxies,
+    On a terminal, authplane asks for missing options. With --from-contour, it moves HTTPProxies,
     ExtensionServices and contour-authserver, and prints what it changed and what it could not move.
 
     Example: authplane init notes --url http://127.0.0.1:7000/mcp --issuer dev --group readers=list_notes
@@ -76,7 +91,10 @@ def init(
     """
     if from_contour is not None:
         if url or issuer or audience or group:
-            fail("--from-contour excludes --url, --issuer, --audience and --group. Remove them.", status=2)
+            fail(
+                "You cannot combine --from-contour with --url, --issuer, --audience or --group. Remove these options.",
+                status=2,
+            )
         _move(from_contour, folder, force=force)
         return
     answers = _ask(url, issuer, audience, group or [], claim, name, port)
@@ -91,7 +109,7 @@ def init(
 def _move(source: Path, folder: Path, *, force: bool) -> None:
     """Write what Contour's resources become, and say what is different."""
     if folder.resolve() == source.resolve() or source.resolve() in folder.resolve().parents:
-        fail(f"{folder} is inside {source}, which stays unchanged. Use a folder outside of it.", status=2)
+        fail(f"{folder} is inside {source}, which authplane does not change. Use another folder.", status=2)
     try:
         moved = move_folder(read_documents(source))
     except FolderError as error:
@@ -132,7 +150,7 @@ def _ask(url: str, issuer: str, audience: str, group: list[str], claim: str, nam
     # With the development issuer, the audience has a default.
     missing = [option for option, value in given.items() if not value and (option != "--audience" or issuer)]
     if missing and not sys.stdin.isatty():
-        asks = "Pass the options, or run the command on a terminal, where it asks."
+        asks = "Pass the missing options, or run the command on a terminal, where authplane asks for them."
         many = len(missing) > 1
         listed = f"{', '.join(missing[:-1])} and {missing[-1]}" if many else missing[0]
         fail(f"{listed} {'are' if many else 'is'} missing. {asks}", status=2)
@@ -161,7 +179,7 @@ def _question(text: str, problem: Callable[[str], str], *, default: str = "", ex
 
 def _ask_grants() -> tuple[Grant, ...]:
     """Ask for groups until the user has named them all."""
-    click.echo("  A group and its tools, such as readers=add,list_notes or admins=* for every tool.")
+    click.echo("  Enter a group and its tools, such as readers=add,list_notes or admins=* for every tool.")
     found: list[Grant] = []
     while True:
         more = "Another group (Enter to finish)" if found else "First group"
@@ -200,7 +218,10 @@ def _require_valid(made: Mapping[str, str]) -> None:
     if errors:
         for finding in errors:
             print_finding(finding, to_stderr=True)
-        fail("authplane cannot serve these answers, so it has written nothing. Correct them and run init again.")
+        fail(
+            "authplane cannot serve a folder with these answers, so it wrote no files. Correct the"
+            " answers and run init again."
+        )
 
 
 def _write(folder: Path, made: Mapping[str, str], *, private: frozenset[str], force: bool) -> None:

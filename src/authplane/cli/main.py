@@ -36,7 +36,7 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
         "init": Entry("init:init", "Write a folder to start with: a Backend, a policy, and tests of the policy."),
         "control": Entry(
             "control:control",
-            "Compile a folder of resources and serve it to Envoy and gRPC servers over xDS.",
+            "Compile a folder of resources and serve the configuration to Envoy and gRPC servers over xDS.",
             extra="gateway",
         ),
         "authserver": Entry(
@@ -53,7 +53,7 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
         ),
         "decisions": Entry(
             "decisions:decisions",
-            "Count the decisions of each policy and rule in Envoy and in the policy server.",
+            "Show how often Envoy and the policy server granted or denied requests, for each policy and rule.",
         ),
         "explain": Entry(
             "explain:explain_placement",
@@ -61,7 +61,7 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
         ),
         "compile": Entry(
             "compile:compile_folder",
-            "Show the configuration of Envoy and of gRPC servers that a folder of resources compiles to.",
+            "Compile a folder of resources and show the configuration for Envoy and gRPC servers.",
         ),
         "bootstrap": Entry(
             "bootstrap:bootstrap", "Print an Envoy bootstrap configuration that connects to a control plane."
@@ -73,7 +73,7 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
         "match": Entry("match:match_calls", "Show which branch of a matcher tree each gRPC call matches, and why."),
         "test": Entry(
             "test_policies:run_policy_tests",
-            "Run the tests of AccessPolicies: all files *.test.yaml of a folder.",
+            "Run the tests of AccessPolicies in all *.test.yaml files of a folder.",
         ),
         "lint": Entry("lint:lint", "Find errors and probably unintended grants in AccessPolicies."),
         "fmt": Entry(
@@ -83,7 +83,7 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
             "authoring.print_schema:print_schema", "Print the JSON Schema of the resources, for editors and for CI."
         ),
         "dev": Entry("dev:dev", "Create an issuer, tokens and certificates for development, not for production."),
-        "echo": Entry("echo:echo", "Answer every request with a description of the request that arrived.", hidden=True),
+        "echo": Entry("echo:echo", "Answer every HTTP request with a description of that request.", hidden=True),
     }
 )
 

@@ -30,23 +30,37 @@ FolderArgument: TypeAlias = Annotated[
 ]
 StateOption: TypeAlias = Annotated[Path, Option(help="Folder for certificates and the quickstart.")]
 ResetOption: TypeAlias = Annotated[
-    bool, Option("--reset", help="Create the quickstart again. A backup folder keeps files that you changed.")
+    bool,
+    Option("--reset", help="Create the quickstart again. authplane moves files that you changed to a backup folder."),
 ]
 ModeOption: TypeAlias = Annotated[
-    Mode, Option(help='Requests that the authorization service allows: all, or paths that contain "allow".')
+    Mode,
+    Option(
+        help="Requests that the authorization service allows: every request (all), or requests whose path contains"
+        ' "allow" (path).'
+    ),
 ]
 AuthserverOption: TypeAlias = Annotated[
-    str, Option(help="Address of the authorization service. An empty value runs none.")
+    str, Option(help="Address of the authorization service. If empty, authplane does not start it.")
 ]
-EchoOption: TypeAlias = Annotated[str, Option(help="Address of the echo origin. An empty value runs none.")]
-ToolsOption: TypeAlias = Annotated[str, Option(help="Address of the sample MCP server. An empty value runs none.")]
-IssuerOption: TypeAlias = Annotated[str, Option(help="Address of the development issuer. An empty value runs none.")]
+EchoOption: TypeAlias = Annotated[
+    str, Option(help="Address of the echo origin. If empty, authplane does not start it.")
+]
+ToolsOption: TypeAlias = Annotated[
+    str, Option(help="Address of the sample MCP server. If empty, authplane does not start it.")
+]
+IssuerOption: TypeAlias = Annotated[
+    str, Option(help="Address of the development issuer. If empty, authplane does not start it.")
+]
 PrivateOption: TypeAlias = Annotated[
-    bool, Option("--allow-private-issuers", help="Fetch issuer keys from private networks too. For development only.")
+    bool,
+    Option(
+        "--allow-private-issuers", help="Also fetch issuer keys from private networks. Use this for development only."
+    ),
 ]
 DeltaOption: TypeAlias = Annotated[bool, Option("--delta", help="Use delta xDS between Envoy and the control plane.")]
 PollOption: TypeAlias = Annotated[
-    bool, Option("--poll", help="Poll files for changes. Use it where file notifications do not work.")
+    bool, Option("--poll", help="Poll files for changes. Use this if the file system sends no change events.")
 ]
 
 
@@ -67,9 +81,9 @@ def run(
 ) -> None:
     """Run a gateway on this machine: control plane, policy server and Envoy.
 
-    It also starts the programs that the resources refer to by address: authorization service, echo origin, sample
-    MCP server and development issuer. A change to a file takes effect at once. A change that removes protection takes
-    effect after --loosen-after.
+    authplane also starts each of these programs if the resources use its address: authorization service, echo origin,
+    sample MCP server and development issuer. When you save a file, authplane applies the change at once; it applies a
+    change that removes protection after --loosen-after.
 
     Example: authplane run
 
@@ -77,7 +91,7 @@ def run(
     """
     set_up_log(LogFormat.TEXT)
     if reset and folder is not None:
-        raise click.UsageError("--reset applies to the quickstart only. Remove --reset, or remove the folder.")
+        raise click.UsageError("--reset applies to the quickstart only. Remove --reset, or omit the folder argument.")
     texts = {
         Part.TOOLS: tools_address,
         Part.AUTHSERVER: authserver_address,

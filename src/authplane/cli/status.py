@@ -30,7 +30,7 @@ def status(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
     """Show the status of every resource, as Kubernetes would store it.
 
     If a control plane serves the folder, the status includes configuration that proxies rejected. The column ENFORCED
-    shows whether Envoy (Native), the policy server (CallOut) or both (Mixed) decide a policy; authplane explain
+    shows whether Envoy (Native), the policy server (CallOut) or both (Mixed) enforce a policy; authplane explain
     shows the reason.
 
     Example: authplane status ./gateway -o json

@@ -69,9 +69,9 @@ def run_policy_tests(
     ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Run the tests of AccessPolicies: all files *.test.yaml of a folder.
+    """Run the tests of AccessPolicies in all *.test.yaml files of a folder.
 
-    Exit status 1 if a case fails or a file has an error. With --watch, Ctrl-C ends the command with exit status 0.
+    Exit status: 1 if a case fails or a file has an error. With --watch, Ctrl-C ends the command with exit status 0.
 
     Example: authplane test ./gateway --junit results.xml
     """
@@ -123,7 +123,11 @@ def _watch(folder: Path, junit: Path | None, keys: Path | None) -> None:
         run_program(program)
     except OSError as error:
         why = f"Cannot watch {folder}: {error.strerror}."
-        fail(f"{why} Raise the limit fs.inotify.max_user_watches, or run the command without --watch.", status=2)
+        fail(
+            f"{why} If the limit fs.inotify.max_user_watches is reached, raise it. Otherwise, run the"
+            " command without --watch.",
+            status=2,
+        )
 
 
 def changed_first(results: Sequence[Result], before: Sequence[Result]) -> list[Result]:
@@ -142,7 +146,7 @@ def _run(folder: Path, given: Circumstances) -> tuple[dict[str, Outcome], dict[s
     try:
         files = find_tests(folder)
         if not files:
-            fail(f"{folder} has no file *.test.yaml. Add one, or name the folder that has them.", status=2)
+            fail(f"{folder} has no *.test.yaml file. Add one, or pass the folder that contains the tests.", status=2)
         sets = PolicySets(folder if folder.is_dir() else folder.parent)
         for path in files:
             tests = parse_tests(read_text(path, binary="body"))

@@ -16,15 +16,15 @@ def fmt(
         list[Path] | None, Argument(metavar="[PATH]...", help="Files and folders. Default: the current folder.")
     ] = None,
     check: Annotated[
-        bool, Option("--check", help="Write nothing; print the differences and fail if there are any.")
+        bool, Option("--check", help="Write no file. Print the differences, and exit with status 1 if there are any.")
     ] = False,
 ) -> None:
     """Format YAML files: indentation, order of the first keys, spaces at line ends.
 
-    Comments stay, and no document changes its meaning: fmt reads both forms and compares them before it writes. A
-    file that it cannot read stays as it is.
+    The command keeps comments and does not change the meaning of a document: before it writes a file, it parses the old
+    and the new text and compares them. It does not change a file that it cannot read.
 
-    Exit status 1 if a file cannot be read, or with --check if a file would change. 2 if a path does not exist.
+    Exit status: 1 if authplane cannot read a file, or if --check finds a file to format; 2 if a path does not exist.
 
     Example: authplane fmt ./gateway --check
     """
@@ -47,7 +47,7 @@ def _print(file: FormattedFile, *, check: bool) -> None:
     for finding in file.findings:
         print_finding(finding)
     for line in file.kept:
-        note = "this document stays as it is: fmt cannot move its lines. Use plain block style to have it formatted"
+        note = "authplane fmt did not change this document, because it cannot move the lines. Use plain block style"
         print_line(f"{shown(str(file.path))}:{line}: {click.style('note', fg='yellow')}: {note}.", to_stderr=True)
     if not file.changes:
         return

@@ -134,9 +134,9 @@ def _refused(record: Mapping[str, Any], details: str) -> str:
     if details.startswith("rbac_access_denied"):
         return f"[red]denied[/] by Envoy: {escape(_unmoved(record))}"
     if details == "request_payload_too_large":
-        return "[red]rejected[/] by Envoy before any policy: body is too large"
+        return "[red]rejected[/] by Envoy before it evaluated policies: the body is too large"
     if details.startswith("jwt_authn_"):
-        return f"[red]rejected[/] by Envoy before any policy: {escape(details)}"
+        return f"[red]rejected[/] by Envoy before it evaluated policies: {escape(details)}"
     return ""
 
 
@@ -152,11 +152,11 @@ def _not_envoys(record: Mapping[str, Any]) -> str:
     """Say that the request needed a call-out independent of the rules; empty if a rule needed it."""
     decided = record.get("decided")
     never = isinstance(decided, dict) and str(decided.get(_DECIDED, "")).startswith("!ask")
-    return ", because Envoy does not decide such requests" if never else ""
+    return "; Envoy does not decide this kind of request itself" if never else ""
 
 
 def _unmoved(record: Mapping[str, Any]) -> str:
     """Name the policies of the target; no rule granted the request, so there is no rule to name."""
     policies = str(record.get("policies") or "").split()
-    denied = f"no rule of {' or '.join(policies)} grants it" if policies else "no rule grants it"
-    return f"{denied}, and the request has no valid identity" if record.get("status") == _UNAUTHENTICATED else denied
+    denied = f"no rule of {' or '.join(policies)} grants the request" if policies else "no rule grants the request"
+    return f"{denied}, which has no valid identity" if record.get("status") == _UNAUTHENTICATED else denied

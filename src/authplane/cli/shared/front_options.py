@@ -39,7 +39,8 @@ _FORMS: dict[str, Form] = {
 PublicOption: TypeAlias = Annotated[
     bool,
     Option(
-        "--public", help="Accept checks from other machines without client certificates; not available for policies."
+        "--public",
+        help="Accept checks from other machines without client certificates. The policy server refuses this option.",
     ),
 ]
 EngineOption: TypeAlias = Annotated[
@@ -51,16 +52,18 @@ WorkersOption: TypeAlias = Annotated[
 InFlightOption: TypeAlias = Annotated[
     int, Option(min=1, help="Maximum number of pending checks; further checks are rejected immediately.")
 ]
-HttpAddressOption: TypeAlias = Annotated[str, Option(help="Address for HTTP checks; empty disables them.")]
+HttpAddressOption: TypeAlias = Annotated[
+    str, Option(help="Address for HTTP checks. If empty, the server accepts no HTTP checks.")
+]
 HttpFormOption: TypeAlias = Annotated[
     str,
     Option(
         help="Form of HTTP checks: same (Envoy), forwarded (Traefik: X-Forwarded-*), original (nginx: "
-        "X-Original-*). With the last two, the proxy must overwrite these headers in client requests."
+        "X-Original-*). With forwarded and original, the proxy must overwrite these headers in client requests."
     ),
 ]
 DecisionLogOption: TypeAlias = Annotated[
-    str, Option(help="File for the decision log, one line per decision; - means standard output, empty disables it.")
+    str, Option(help="File for the decision log, one line per decision. Use - for standard output, or '' for no log.")
 ]
 
 

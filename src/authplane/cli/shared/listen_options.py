@@ -17,7 +17,9 @@ from authplane.runtime.servers.listen import AddressInvalidError, ListenError, p
 from authplane.sources.runtime.read_folder import FolderError
 
 AddressOption: TypeAlias = Annotated[str, Option(help="Address to listen on: host:port, :port or unix:/path.")]
-TlsCertOption: TypeAlias = Annotated[str, Option(help="PEM file with the certificate chain; empty means plaintext.")]
+TlsCertOption: TypeAlias = Annotated[
+    str, Option(help="PEM file with the certificate chain. If empty, the server uses plaintext.")
+]
 TlsKeyOption: TypeAlias = Annotated[str, Option(help="PEM file with the private key.")]
 TlsCaOption: TypeAlias = Annotated[
     str, Option(help="PEM file with a CA certificate; clients must present a certificate of this CA.")
@@ -34,18 +36,26 @@ LoosenAfterOption: TypeAlias = Annotated[
     float,
     Option(
         min=0.0,
-        help="Seconds that a file must stay unchanged before a change that removes protection is applied.",
+        help="Seconds that a file must stay unchanged before authplane applies a change that removes protection.",
     ),
 ]
 MetricsOption: TypeAlias = Annotated[
-    str, Option(help="Address of /healthz, /readyz and /metrics; empty disables them.")
+    str, Option(help="Address of /healthz, /readyz and /metrics. If empty, authplane does not serve these pages.")
 ]
 MetricsPublicOption: TypeAlias = Annotated[
-    bool, Option("--metrics-public", help="Allow other machines to read these pages without authentication.")
+    bool,
+    Option(
+        "--metrics-public", help="Allow other machines to read /healthz, /readyz and /metrics without authentication."
+    ),
 ]
 MetricsHostOption: TypeAlias = Annotated[
     list[str] | None,
-    Option(help="Further host name in requests for these pages, besides localhost and the address; repeatable."),
+    Option(
+        help=(
+            "Additional host name that requests for /healthz, /readyz and /metrics may use, besides localhost"
+            " and the address; repeatable."
+        )
+    ),
 ]
 LogFormatOption: TypeAlias = Annotated[
     LogFormat, Option(help="Log format: auto (text on a terminal, otherwise JSON), text or json.")

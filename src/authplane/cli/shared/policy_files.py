@@ -61,8 +61,8 @@ def read_keys(enforced: Enforced, path: Path | None, *, fetch: bool, allow_priva
     for url, why in fetched.failures.items():
         err.print("[yellow]warning:[/] ", end="")
         err.print(
-            f"Cannot fetch keys of issuer {url}: {why}. Tokens of this issuer stay unverified; pass its keys with"
-            " --keys.",
+            f"Cannot fetch keys of issuer {url}: {why}. authplane cannot verify tokens of this issuer."
+            " Pass its keys with --keys.",
             markup=False,
         )
     return {**found, **fetched.keys}
@@ -78,8 +78,8 @@ def warn_of_errors(sets: Iterable[Enforced], where: Path) -> None:
     }
     if errors:
         said = (
-            f"{count(len(errors), 'error')} in policies. Invalid policies deny all requests to their targets."
-            f" Run authplane lint {where} to list them."
+            f"The policies have {count(len(errors), 'error')}. Invalid policies deny all requests to their"
+            f" targets. Run authplane lint {where} to list the errors."
         )
         err.print(said, markup=False)
 

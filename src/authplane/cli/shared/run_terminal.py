@@ -78,7 +78,9 @@ class RunTerminal:
         if event.resolved:
             print_hanging("[green]resolved[/] ", escape(_resolved(event.resolved)))
         for held in event.held:
-            wait = f"takes effect when the file has been unchanged for {self._settings.loosen_after:g} s"
+            wait = (
+                f"authplane applies this change when the file has been unchanged for {self._settings.loosen_after:g} s"
+            )
             print_hanging("[yellow]loosens[/] ", f"{escape(held.file)}: {escape(held.why)}; {wait}")
         if event.first or (event.held and not event.difference):
             return
@@ -102,7 +104,8 @@ class RunTerminal:
                 address = self._settings.offered[part]
                 print_hanging(
                     "[yellow]not running[/]    ",
-                    f"A resource now refers to the {part.value} on {address}. Restart authplane run to start it.",
+                    f"A resource now uses the {part.value} on {address}, which is not running. Restart"
+                    f" authplane run to start the {part.value}.",
                 )
         self._urls, self._missing = urls, missing
 
@@ -113,7 +116,7 @@ class RunTerminal:
             print_hanging(lead, self._part(part, elsewhere))
             lead = _COLUMN
         wait = f"{self._settings.loosen_after:g} s"
-        edit = f"[dim](a saved change takes effect at once; one that grants more, after {wait})[/]"
+        edit = f"[dim](authplane applies a saved change at once; one that removes protection, after {wait})[/]"
         print_hanging("resources      ", f"{escape(str(self._settings.root))} {edit}")
         if self._settings.quickstart:
             self._print_tries(event)
@@ -123,7 +126,7 @@ class RunTerminal:
         address = self._settings.offered[part]
         if elsewhere:
             who = escape(elsewhere.removesuffix(" listens there"))
-            return f"[yellow]no {part.value}[/]: {who} listens on {address}, and Envoy uses that"
+            return f"[yellow]{part.value} not started[/]: {who} listens on {address}, and Envoy uses that program"
         match part:
             case Part.AUTHSERVER:
                 return f"{part.value} on {address} (testserver, mode {self._settings.mode.value})"
@@ -144,7 +147,7 @@ class RunTerminal:
             print_hanging("    [dim]→[/] ", f"[dim]{escape(each.answer)}[/]")
         program = agent_program(given)
         if program:
-            out.print("\n  The same with the MCP SDK for Python:\n")
+            out.print("\n  The same calls with the MCP SDK for Python:\n")
             out.print(program, markup=False)
         out.print()
 
