@@ -40,25 +40,25 @@ ACCEPTED_DIFFERENCES: Final = (
     AcceptedDifference(
         key="signing-certificate",
         what="a workload certificate that can sign other certificates",
-        why="conditions do not see the key usage of a certificate; its signer is trusted anyway",
+        why="Envoy's conditions cannot read the key usage of a certificate; the CA that signed it is trusted",
         effect=Effect.WIDER,
     ),
     AcceptedDifference(
         key="token-member-twice",
         what="a token with a repeated member",
-        why="the jwt_authn filter uses the last one",
+        why="the jwt_authn filter uses the last value of the member",
         effect=Effect.WIDER,
     ),
     AcceptedDifference(
         key="lenient-token",
         what="a token with single quotes, trailing commas or control characters in its JSON",
-        why="the jwt_authn filter accepts it as JSON; an issuer would have to sign it",
+        why="the jwt_authn filter accepts such JSON; an issuer would have to sign the token",
         effect=Effect.WIDER,
     ),
     AcceptedDifference(
         key="large-claims",
         what="claims with a NUL character, or a token that is larger or deeper than the policy server accepts",
-        why="Envoy's expressions have no such limits; an issuer would have to sign it",
+        why="Envoy's expressions have no such limits; an issuer would have to sign the token",
         effect=Effect.WIDER,
     ),
     AcceptedDifference(
@@ -70,19 +70,19 @@ ACCEPTED_DIFFERENCES: Final = (
     AcceptedDifference(
         key="odd-token",
         what="a token without kid, with an audience that is not a string, or with more than twelve scopes in a list",
-        why="Envoy would try every key, requires string audiences, and conditions have no loops",
+        why="without a kid, Envoy would try every key; Envoy requires string audiences; its conditions have no loops",
         effect=Effect.STRICTER,
     ),
     AcceptedDifference(
         key="last-second",
         what="a token in the last second that the clock skew allows",
-        why="Envoy rounds to whole seconds and would accept it too long, so it gets one second less",
+        why="Envoy rounds to whole seconds and would accept the token for too long, so authplane sets one second less",
         effect=Effect.STRICTER,
     ),
     AcceptedDifference(
         key="far-times",
         what="a token that expires after year 9999 or starts before 1970, with an empty typ, or with a cty",
-        why="the jwt_authn filter rejects such numbers, and rules reject such headers",
+        why="the jwt_authn filter rejects such times, and native rules reject such headers",
         effect=Effect.STRICTER,
     ),
     AcceptedDifference(
@@ -94,31 +94,31 @@ ACCEPTED_DIFFERENCES: Final = (
     AcceptedDifference(
         key="bearer-form",
         what="a token after the word bearer in lower case, or after two spaces",
-        why="the jwt_authn filter does not find the former, and accepts more than spaces before a token",
+        why="the jwt_authn filter finds no token after lower-case bearer, and accepts more than spaces before a token",
         effect=Effect.STRICTER,
     ),
     AcceptedDifference(
         key="header-twice",
         what="a repeated header with the value that a rule requires",
-        why="conditions see the values joined by a comma",
+        why="Envoy's conditions read the values joined by a comma",
         effect=Effect.STRICTER,
     ),
     AcceptedDifference(
         key="large-headers",
         what="headers of more than 32 KiB, to any target of a listener that has native rules",
-        why="Envoy rejects them with 431 before any policy",
+        why="Envoy rejects the request with 431 before it evaluates a policy",
         effect=Effect.STRICTER,
     ),
     AcceptedDifference(
         key="header-bytes",
         what="a header that is not UTF-8",
-        why="Envoy sends it to authorization services with exclamation marks",
+        why="Envoy replaces the invalid bytes with exclamation marks in checks",
         effect=Effect.STRICTER,
     ),
     AcceptedDifference(
         key="unread-status",
         what="a request with an error, from a sender to whom no native rule grants anything",
-        why="Envoy denies it with 401 or 403 before the error is found",
+        why="Envoy denies the request with 401 or 403 before it finds the error",
         effect=Effect.STATUS,
     ),
     AcceptedDifference(
