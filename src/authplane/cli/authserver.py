@@ -186,4 +186,12 @@ def _refuse_config(context: click.Context, _parameter: click.Parameter, given: s
 
 
 for _command in (authserver.commands["htpasswd"], authserver.commands["testserver"]):
-    _command.params.append(click.Option(["--config"], hidden=True, expose_value=False, callback=_refuse_config))
+    _command.params.append(
+        click.Option(
+            ["--config"],
+            hidden=True,
+            expose_value=False,
+            callback=_refuse_config,
+            help="Option of contour-authserver oidc.",
+        )
+    )
