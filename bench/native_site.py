@@ -134,7 +134,9 @@ def calls(ports: Ports, folder: Path) -> dict[str, Posted]:
 async def running(folder: Path, ports: Ports, binary: Path | None = None) -> AsyncGenerator[frozenset[int]]:
     """Run the control plane of a folder and an Envoy that it tells everything; yields the processes of Envoy."""
     xds = UnixAddress(path=str(folder.parent / f"{folder.name}.sock"))
-    argv = [sys.executable, "-m", "authplane", "control", str(folder), "--address", str(xds)]
+    # Several run at a time, and would all serve metrics at the same address.
+    quiet = ["--metrics-address", ""]
+    argv = [sys.executable, "-m", "authplane", "control", str(folder), "--address", str(xds), *quiet]
     async with run_process(argv, sink=_ignore):
         # It waits for keys of issuers, which some are not there for.
         await reachable(xds, limit=60)
