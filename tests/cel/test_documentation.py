@@ -48,14 +48,14 @@ def test_the_page_lists_the_codes_of_failures() -> None:
 
 def test_the_page_states_the_limits() -> None:
     said = dict(row for row in ROWS if len(row) == 2)
-    assert said["its text"] == f"{LARGEST_TEXT:,} bytes"
+    assert said["text of the expression"] == f"{LARGEST_TEXT:,} bytes"
     assert said["nesting"] == f"{DEEPEST} levels" == f"{admissible_data.MOST_DEPTH} levels"
     assert (
         said["a pattern of `matches`"]
         == f"{regex_patterns.LONGEST} characters, {regex_patterns.LARGEST:,} instructions of RE2"
     )
     assert said["a string"] == f"{admissible_data.MOST_STRING:,} bytes"
-    assert said["everything"].startswith(f"{admissible_data.MOST_DATA:,} bytes")
+    assert said["all data together"].startswith(f"{admissible_data.MOST_DATA:,} bytes")
     assert said["the elements of a list, the members of an inner object"] == f"{admissible_data.MOST_ELEMENTS:,}"
     assert said["steps of loops"] == f"{MOST_STEPS:,}"
     assert MOST_WORK * 1e-7 == 0.5

@@ -105,23 +105,37 @@ class Vocabulary:
 
 ACCESS_POLICY: Final = Vocabulary(
     variables=(
-        Variable(name="request.method", kind=Kind.STRING, about="The HTTP method, as sent: `POST`."),
-        Variable(name="request.path", kind=Kind.STRING, about="The path without the query: `/mcp`."),
+        Variable(
+            name="request.method", kind=Kind.STRING, about="The HTTP method as the client sent it, such as `POST`."
+        ),
+        Variable(name="request.path", kind=Kind.STRING, about="The path without the query, such as `/mcp`."),
         Variable(name="request.url_path", kind=Kind.STRING, about="The same as `request.path`."),
-        Variable(name="request.query", kind=Kind.STRING, about="The query without the question mark; empty if none."),
-        Variable(name="request.host", kind=Kind.STRING, about="The requested host."),
+        Variable(
+            name="request.query",
+            kind=Kind.STRING,
+            about="The query without the question mark; empty if the request has no query.",
+        ),
+        Variable(name="request.host", kind=Kind.STRING, about="The host that the client requested."),
         Variable(
             name="request.headers",
             kind=Kind.TEXTS,
-            about="Headers by lower-case name. Several values of one header are joined by a comma.",
+            about="Headers by lower-case name. If a header has several values, authplane joins them with a comma.",
         ),
         Variable(
-            name="request.time", kind=Kind.TIMESTAMP, about="When the proxy received the request; absent if unknown."
+            name="request.time",
+            kind=Kind.TIMESTAMP,
+            about="The time at which the proxy received the request; absent if unknown.",
         ),
         Variable(
-            name="request.mcp.method", kind=Kind.STRING, about="The JSON-RPC method: `tools/call`. MCP backends only."
+            name="request.mcp.method",
+            kind=Kind.STRING,
+            about="The JSON-RPC method, such as `tools/call`; only for MCP backends.",
         ),
-        Variable(name="request.mcp.tool_name", kind=Kind.STRING, about="The tool of a `tools/call`; absent otherwise."),
+        Variable(
+            name="request.mcp.tool_name",
+            kind=Kind.STRING,
+            about="The tool of a `tools/call`; absent for other methods.",
+        ),
         Variable(
             name="request.mcp.params",
             kind=Kind.MEMBERS,
@@ -130,7 +144,7 @@ ACCESS_POLICY: Final = Vocabulary(
         Variable(
             name="identity",
             kind=Kind.MEMBERS,
-            about="The sender. OIDC: every claim of the token. SPIFFE: `spiffe_id`. "
+            about="The identity of the client. OIDC: all claims of the token. SPIFFE: `spiffe_id`. "
             "ServiceAccount: `service_account` and `namespace`. Empty in a rule without `source`.",
         ),
     ),
