@@ -112,18 +112,18 @@ def test_attributes_of_the_connection_are_for_servers_only(text: str) -> None:
 
 
 REFUSED = {
-    'request.path == string("a")': "string() is not supported here",
-    'type(request.path) == type("")': "type() is not supported here",
-    'dyn(request.path) == "a"': "dyn() is not supported here",
-    'request.path == "a" ? true : false': "?: is not supported here",
-    'request.path + "a" == "ab"': "+ does not join strings, bytes or lists here",
-    '[1] + [2] == [1, 2] || b"a" + b"b" == b"ab"': "+ does not join strings, bytes or lists here",
-    "xds.route_metadata.filter_metadata.a.b + xds.route_metadata.filter_metadata.a.c == 1": "+ does not join",
-    "[1, 2].all(x, x > 0)": "all() is not supported here",
-    "[1, 2].exists(x, x > 0)": "exists() is not supported here",
-    "[1, 2].exists_one(x, x > 0)": "exists_one() is not supported here",
-    "[1, 2].map(x, x > 0) == [true]": "map() is not supported here",
-    "[1, 2].filter(x, x > 0) == [1]": "filter() is not supported here",
+    'request.path == string("a")': "string() is not supported",
+    'type(request.path) == type("")': "type() is not supported",
+    'dyn(request.path) == "a"': "dyn() is not supported",
+    'request.path == "a" ? true : false': "?: is not supported",
+    'request.path + "a" == "ab"': "gRPC servers do not support + on strings, bytes or lists",
+    '[1] + [2] == [1, 2] || b"a" + b"b" == b"ab"': "gRPC servers do not support + on strings, bytes or lists",
+    "xds.route_metadata.filter_metadata.a.b + xds.route_metadata.filter_metadata.a.c == 1": "do not support +",
+    "[1, 2].all(x, x > 0)": "all() is not supported",
+    "[1, 2].exists(x, x > 0)": "exists() is not supported",
+    "[1, 2].exists_one(x, x > 0)": "exists_one() is not supported",
+    "[1, 2].map(x, x > 0) == [true]": "map() is not supported",
+    "[1, 2].filter(x, x > 0) == [1]": "filter() is not supported",
     'request.path.matches("(abc){40}")': "The pattern is too large",
     "request.path.matches(request.host)": "is not a literal",
     "int == int": "int is a type",
@@ -210,22 +210,16 @@ HOSTILE = {
     ),
     "a call without a function": Hostile(
         call("", EQUAL),
-        (
-            "expr.call_expr.function: '' is not supported here. Rewrite the expression without it. "
-            "[ExpressionNotAllowed]"
-        ),
+        ("expr.call_expr.function: '' is not supported. Rewrite the expression without it. [ExpressionNotAllowed]"),
     ),
     "an unknown function": Hostile(
         call("exec", EQUAL),
-        (
-            "expr.call_expr.function: 'exec' is not supported here. Rewrite the expression "
-            "without it. [ExpressionNotAllowed]"
-        ),
+        ("expr.call_expr.function: 'exec' is not supported. Rewrite the expression without it. [ExpressionNotAllowed]"),
     ),
     "a function in the name of another": Hostile(
         call("size(request) == 1 || size", EQUAL),
         (
-            "expr.call_expr.function: 'size(request) == 1 || size' is not supported here. Rewrite the "
+            "expr.call_expr.function: 'size(request) == 1 || size' is not supported. Rewrite the "
             "expression without it. [ExpressionNotAllowed]"
         ),
     ),
@@ -254,30 +248,27 @@ HOSTILE = {
     "the ternary": Hostile(
         call("_?_:_", EQUAL, EQUAL, EQUAL),
         (
-            "expr.call_expr.function: '_?_:_' is not supported here. Rewrite the expression without it. "
+            "expr.call_expr.function: '_?_:_' is not supported. Rewrite the expression without it. "
             "[ExpressionNotAllowed]"
         ),
     ),
     "a conversion to string": Hostile(
         call("_==_", call("string", path()), text("/")),
         (
-            "expr.call_expr.args[0].call_expr.function: 'string' is not supported here. Rewrite the "
+            "expr.call_expr.args[0].call_expr.function: 'string' is not supported. Rewrite the "
             "expression without it. [ExpressionNotAllowed]"
         ),
     ),
     "a loop": Hostile(
         loop(),
         (
-            "expr.comprehension_expr: Loops such as all() and exists() are not supported here. Rewrite the "
+            "expr.comprehension_expr: Loops such as all() and exists() are not supported. Rewrite the "
             "expression without them. [ExpressionNotAllowed]"
         ),
     ),
     "a message": Hostile(
         Expr(struct_expr=Expr.CreateStruct(message_name="google.protobuf.Any")),
-        (
-            "expr.struct_expr: Messages are not supported here. Rewrite the expression without them. "
-            "[ExpressionNotAllowed]"
-        ),
+        ("expr.struct_expr: Messages are not supported. Rewrite the expression without them. [ExpressionNotAllowed]"),
     ),
     "an entry without a key": Hostile(
         Expr(struct_expr=Expr.CreateStruct(entries=[Expr.CreateStruct.Entry(value=EQUAL)])),
@@ -288,7 +279,7 @@ HOSTILE = {
     ),
     "an optional element": Hostile(
         Expr(list_expr=Expr.CreateList(elements=[EQUAL], optional_indices=[0])),
-        "expr.list_expr: Optional elements are not supported here. Remove them. [ExpressionNotAllowed]",
+        "expr.list_expr: Optional elements are not supported. Remove them. [ExpressionNotAllowed]",
     ),
     "a number that is none": Hostile(
         call("_<_", number(float("nan")), number(float("inf"))),
@@ -320,7 +311,7 @@ HOSTILE = {
         call("_==_", ident("request"), ident("request")), ": request is not a value. Use one of its members: "
     ),
     "strings joined": Hostile(
-        call("_==_", call("_+_", path(), path()), text("")), "+ does not join strings, bytes or lists here"
+        call("_==_", call("_+_", path(), path()), text("")), "gRPC servers do not support + on strings, bytes or lists"
     ),
     "a pattern that is too large": Hostile(
         call("matches", text("(abc){40}"), target=path()), "The pattern is too large"
@@ -400,10 +391,7 @@ def test_a_known_overload_does_not_make_a_function_known() -> None:
     message = boolean(call("exec", path()))
     message.reference_map[1].overload_id.append("equals")
     assert read(message) == [
-        (
-            "expr.call_expr.function: 'exec' is not supported here. Rewrite the expression "
-            "without it. [ExpressionNotAllowed]"
-        )
+        ("expr.call_expr.function: 'exec' is not supported. Rewrite the expression without it. [ExpressionNotAllowed]")
     ]
 
 

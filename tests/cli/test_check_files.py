@@ -73,7 +73,7 @@ def test_every_mistake_of_a_file_is_named_at_once(folder: Path) -> None:
         "a: &x 1": "An anchor (&) is not allowed",
         "target: !!str x": "A tag (!) is not allowed. Remove it.",
         "body: !!binaryx x": "A tag (!) is not allowed. Remove it.",
-        "a: 1\na: 2": "is twice in this mapping",
+        "a: 1\na: 2": "occurs twice in this mapping",
         "{": "This is not YAML: ",
         asked("{token: a, spiffe: spiffe://a/b}", more=", headers: {Authorization: x}"): "exclude each other",
         asked("{spiffe: spiffe://a/b}", more=", time: '9999-12-31T23:59:59Z'"): "Not a time with a zone",

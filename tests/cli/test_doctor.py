@@ -129,7 +129,7 @@ async def test_every_backend_that_no_policy_protects_is_named(tmp_path: Path) ->
         (
             "Backend/default/bare",
             "finding",
-            "No policy protects this target: every request is denied.",
+            "No policy protects this target, so authplane denies every request.",
             "Add an AccessPolicy that names it, or set unprotectedBackends: Allow.",
         )
     ]

@@ -94,8 +94,8 @@ BAD = {
     "two of them": (
         DOOR + "---\n" + DOOR.replace("name: door", "name: gate"),
         [
-            "door.yaml:1:1: error: door.yaml has more than one AuthorizationService. Keep one of them.",
-            "door.yaml:18:1: error: door.yaml has more than one AuthorizationService. Keep one of them.",
+            "door.yaml:1:1: error: door.yaml has more than one AuthorizationService. Remove all but one.",
+            "door.yaml:18:1: error: door.yaml has more than one AuthorizationService. Remove all but one.",
         ],
     ),
     "none": (

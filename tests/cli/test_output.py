@@ -55,7 +55,7 @@ def test_messages_quote_what_was_written(tmp_path: Path, text: str) -> None:
         "    tls: {secretName: tls}\n", f"    tls: {{secretName: tls, minimumProtocolVersion: {quoted}}}\n"
     )
     written(tmp_path, "proxy.yaml", proxy)
-    said = f'"{text}" is neither 1.2 nor 1.3, so 1.2 is used. Correct it.'
+    said = f'"{text}" is neither 1.2 nor 1.3, so Envoy uses 1.2. Use 1.2 or 1.3.'
     for command in ("validate", "status"):
         assert said in invoke(command, str(tmp_path)).stdout
 

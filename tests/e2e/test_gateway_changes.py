@@ -99,7 +99,7 @@ async def test_policies_and_gateways_come_and_go_while_envoy_runs(delta: bool) -
         it.write(
             "policy.yaml", policy("other").replace("targetRefs: [", "targetRefs: {x: [").replace("}]\n", "}]}\n", 1)
         )
-        await it.says("control", "Nothing of the file is in force until it is repaired")
+        await it.says("control", "authplane uses nothing from the file until you correct it")
         await answers(other, "/mcp", 200)
         # Hosts of HTTPProxies are not concerned.
         assert await it.status("/allow") == 200

@@ -74,7 +74,7 @@ async def test_a_target_that_does_not_exist_opens_no_backend(tmp_path: Path) -> 
     argv += ["--authserver-address", "", "--echo-address", f"127.0.0.1:{echo}"]
     async with run_process(argv, sink=sink, environment={"COLUMNS": "400"}):
         await says("Press Ctrl-C to stop")
-        await says("No policy protects this target: every request is denied.")
+        await says("No policy protects this target, so authplane denies every request.")
         await says("(Backend/default/bare, Unprotected)")
         assert await call(port, "mine") == (403, DENIED)
         assert await call(port, "bare") == (403, UNPROTECTED)

@@ -100,7 +100,7 @@ BAD = {
     "no backends": ("  []", ["5 Expected at least 1 item, got 0."]),
     "no kind of backend": (
         "- name: a\n",
-        ["6 None of them is set. Set exactly one of 'testserver' and 'htpasswd'."],
+        ["6 None of 'testserver' and 'htpasswd' is set. Set exactly one of 'testserver' and 'htpasswd'."],
     ),
     "two kinds of backend": (
         "- {name: a, testserver: {}, htpasswd: {folder: x}}\n",
@@ -108,7 +108,7 @@ BAD = {
     ),
     "a name twice": (
         "- {name: a, when: [{host: x}], testserver: {}}\n- {name: a, testserver: {}}\n",
-        ["7 spec.backends[0] has the name 'a' too. Use another name."],
+        ["7 spec.backends[0] also has the name 'a'. Use another name."],
     ),
     "a name that no label can be": (
         "- {name: A b, testserver: {}}\n",
@@ -116,7 +116,7 @@ BAD = {
     ),
     "no users": (
         "- {name: a, htpasswd: {}}\n",
-        ["6 There are no users. Set 'files', or 'folder' with a folder of Secrets."],
+        ["6 The backend has no users. Set 'files', or 'folder' with a folder of Secrets."],
     ),
     "a condition cut off": (
         "- name: a\n  testserver: {}\n  when:\n",
@@ -125,7 +125,7 @@ BAD = {
     "no condition": ("- {name: a, when: [], testserver: {}}\n", ["6 Expected at least 1 item, got 0."]),
     "a condition of nothing": (
         "- {name: a, when: [{}], testserver: {}}\n",
-        ["6 None of them is set. Set exactly one of 'context', 'host' and 'pathPrefix'."],
+        ["6 None of 'context', 'host' and 'pathPrefix' is set. Set exactly one of 'context', 'host' and 'pathPrefix'."],
     ),
     "a condition of two things": (
         "- {name: a, when: [{host: x, pathPrefix: /}], testserver: {}}\n",
@@ -133,7 +133,7 @@ BAD = {
     ),
     "two hosts at once": (
         "- name: a\n  testserver: {}\n  when:\n  - host: x\n  - host: y\n",
-        ["10 All conditions must match, and a request has one host. Add another backend instead."],
+        ["10 A request must match all conditions, but it has only one host. Add another backend instead."],
     ),
     "a host with a port": (
         "- {name: a, when: [{host: 'x:80'}], testserver: {}}\n",
@@ -185,6 +185,6 @@ def test_a_backend_that_is_never_reached_is_an_error(first: str, second: str, hi
     said = [(dotted(finding.problem.path), finding.problem.message) for finding in found.findings]
     sentence = (
         "spec.backends[0] comes first and matches every request that this backend matches. "
-        "Move this one before it, or remove it."
+        "Move this backend before it, or remove this backend."
     )
     assert said == ([("spec.backends[1]", sentence)] if hidden else [])

@@ -275,14 +275,14 @@ BAD = {
         BACKEND + "spec: {mcp: {hostname: a, serviceName: b, port: 1}}",
         [
             "error: spec.mcp: A Backend needs exactly one of serviceName, hostname and url. "
-            "Found serviceName and hostname. Set one of the three. [FieldInvalid]"
+            "serviceName and hostname are set. Set one of the three. [FieldInvalid]"
         ],
     ),
     "neither of two": Case(
         BACKEND + "spec: {mcp: {port: 1}}",
         [
             "error: spec.mcp: A Backend needs exactly one of serviceName, hostname and url. "
-            "Found none of them. Set one of the three. [FieldInvalid]"
+            "None of them is set. Set one of the three. [FieldInvalid]"
         ],
     ),
     "upstream fields": Case(
@@ -291,7 +291,7 @@ BAD = {
         [
             "warning: spec.virtualhost.corsPolicy: 'corsPolicy' is not supported and has no effect. "
             "Remove it, or ignore this warning. [FieldNotSupported]",
-            "error: spec.virtualhost.ipAllowPolicy: 'ipAllowPolicy' restricts access, and authplane "
+            "error: spec.virtualhost.ipAllowPolicy: 'ipAllowPolicy' restricts access, but authplane "
             "does not enforce it. "
             "Remove it to use this resource. [FieldNotEnforced]",
         ],
@@ -317,11 +317,11 @@ BAD = {
          "[KindUnknown]"],
     ),
     "no kind": Case(
-        "apiVersion: v1", ["error: This is not a resource. Add 'kind', as text. [NotAResource]"]
+        "apiVersion: v1", ["error: This document is not a resource. Add 'kind' as a string. [NotAResource]"]
     ),
     "a number as version": Case(
         "apiVersion: 1\nkind: {}",
-        ["error: This is not a resource. Add 'apiVersion' and 'kind', as text. [NotAResource]"],
+        ["error: This document is not a resource. Add 'apiVersion' and 'kind' as a string. [NotAResource]"],
     ),
     "a list": Case("- a", ["error: A document must be a mapping. Add 'apiVersion' and 'kind'. [NotAResource]"]),
 }  # fmt: skip

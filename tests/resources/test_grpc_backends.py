@@ -24,14 +24,14 @@ CASES = {
         f"type: GRPC, {MCP}",
         [
             "spec.grpc: 'grpc' is required for type GRPC. Add it. [FieldRequired]",
-            "spec.mcp: A Backend of type GRPC has no 'mcp'. Remove it. [FieldInvalid]",
+            "spec.mcp: A Backend of type GRPC cannot have 'mcp'. Remove it. [FieldInvalid]",
         ],
     ),
     "both members": Case(
-        f"type: GRPC, {MCP}, {GRPC}", ["spec.mcp: A Backend of type GRPC has no 'mcp'. Remove it. [FieldInvalid]"]
+        f"type: GRPC, {MCP}, {GRPC}", ["spec.mcp: A Backend of type GRPC cannot have 'mcp'. Remove it. [FieldInvalid]"]
     ),
     "a member that the type does not have": Case(
-        f"{MCP}, {GRPC}", ["spec.grpc: A Backend of type MCP has no 'grpc'. Remove it. [FieldInvalid]"]
+        f"{MCP}, {GRPC}", ["spec.grpc: A Backend of type MCP cannot have 'grpc'. Remove it. [FieldInvalid]"]
     ),
     "a name for an address": Case(
         "type: GRPC, grpc: {address: localhost, port: 1}",
@@ -47,7 +47,7 @@ CASES = {
     ),
     "the earlier name": Case(
         f"type: GRPC, {GRPC}",
-        ["spec.type: An XBackend is an MCP server. For other types, use Backend. [FieldInvalid]"],
+        ["spec.type: An XBackend can only be an MCP server. For other types, use Backend. [FieldInvalid]"],
         kind="XBackend",
     ),
 }

@@ -64,11 +64,11 @@ def test_a_server_gets_the_host_of_its_url(text: str, authority: str) -> None:
 
 ONE = "A Backend needs exactly one of serviceName, hostname and url."
 PROBLEMS = {
-    "nothing": (McpBackend(), "spec.mcp", f"{ONE} Found none of them. Set one of the three."),
+    "nothing": (McpBackend(), "spec.mcp", f"{ONE} None of them is set. Set one of the three."),
     "two": (
         McpBackend(hostname="a", url="http://a/"),
         "spec.mcp",
-        f"{ONE} Found hostname and url. Set one of the three.",
+        f"{ONE} hostname and url are set. Set one of the three.",
     ),
     "no port": (McpBackend(hostname="a.example"), "spec.mcp.port", "'port' is required with hostname. Set port."),
     "a port twice": (
@@ -99,8 +99,10 @@ URLS = {
     "Use a port from 1 to 65535, or leave out the colon.",
     "http://a.example:/": "'http://a.example:/' has no usable port. "
     "Use a port from 1 to 65535, or leave out the colon.",
-    "http://a.example/?x": "'http://a.example/?x' has a query or a fragment. Remove everything from '?' or '#' on.",
-    "http://a.example/#": "'http://a.example/#' has a query or a fragment. Remove everything from '?' or '#' on.",
+    "http://a.example/?x": "'http://a.example/?x' has a query or a fragment. "
+    "Remove the '?' or '#' and everything after it.",
+    "http://a.example/#": "'http://a.example/#' has a query or a fragment. "
+    "Remove the '?' or '#' and everything after it.",
     "http://a b/": "'http://a b/' contains spaces or characters that a URL must encode. Write them as %XX.",
     "http://a\n/": "'http://a\\n/' contains spaces or characters that a URL must encode. Write them as %XX.",
 }

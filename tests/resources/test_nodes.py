@@ -44,11 +44,11 @@ class Case(NamedTuple):
 BAD = {
     "a duplicate key names both lines": Case(
         "a: 1\nb: 2\na: 3\n",
-        (("a DuplicateKey", "The key 'a' is twice in this mapping, on lines 1 and 3. Remove one of them.", 3, 1),),
+        (("a DuplicateKey", "The key 'a' occurs twice in this mapping, on lines 1 and 3. Remove one of them.", 3, 1),),
     ),
     "a quoted key is the same key": Case(
         'a: 1\n"\\x61": 2\n',
-        (("a DuplicateKey", "The key 'a' is twice in this mapping, on lines 1 and 2. Remove one of them.", 2, 1),),
+        (("a DuplicateKey", "The key 'a' occurs twice in this mapping, on lines 1 and 2. Remove one of them.", 2, 1),),
     ),
     "anchor and alias": Case(
         "a: &x 1\nb:\n  - *x\n",

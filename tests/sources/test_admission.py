@@ -58,7 +58,7 @@ class Files(Library):
 
 
 KEPT = "The last good version of the file stays in force"
-UNUSED = "Nothing of the file is in force until it is repaired"
+UNUSED = "authplane uses nothing from the file until you correct it"
 
 
 @pytest.mark.requirement("F13")

@@ -49,7 +49,7 @@ def lines(loaded: Loaded) -> list[str]:
 
 KEPT = " The last good version of the file stays in force."
 STANDS = " The last good version stays in force."
-UNUSED = " Nothing of the file is in force until it is repaired."
+UNUSED = " authplane uses nothing from the file until you correct it."
 
 
 def test_every_document_of_every_file_is_there() -> None:
@@ -69,7 +69,9 @@ def test_a_list_is_its_items() -> None:
     text = f"apiVersion: v1\nkind: List\nitems:\n{item}  - kind: 7\n"
     loaded = load({"l.yaml": text})
     assert loaded.resources == Resources(services={ObjectName("default", "a"): Service(metadata=Meta(name="a"))})
-    assert lines(loaded) == ["l.yaml:7:5: This is not a resource. Add 'apiVersion' and 'kind', as text. [NotAResource]"]
+    assert lines(loaded) == [
+        "l.yaml:7:5: This document is not a resource. Add 'apiVersion' and 'kind' as a string. [NotAResource]"
+    ]
     assert loaded.place(ref("a"), ("metadata", "name")) == Place("l.yaml", 6, 16)
 
 
@@ -140,7 +142,7 @@ HALF_WRITTEN = {
     ),
     "the kind is missing": (
         service("a") + "---\napiVersion: v1\n",
-        f"f:10:1: This is not a resource. Add 'kind', as text.{KEPT} [NotAResource]",
+        f"f:10:1: This document is not a resource. Add 'kind' as a string.{KEPT} [NotAResource]",
     ),
     "the name is cut and the rest is broken": (
         service("a") + service("bb").replace("80", "x"),
@@ -148,7 +150,7 @@ HALF_WRITTEN = {
     ),
     "the name is there twice": (
         service("a") + service("b").replace("name: b", "name: c\n  name: b"),
-        "f:14:3: metadata.name: The key 'name' is twice in this mapping, on lines 5 and 6. Remove one "
+        "f:14:3: metadata.name: The key 'name' occurs twice in this mapping, on lines 5 and 6. Remove one "
         f"of them.{KEPT} [DuplicateKey]",
     ),
 }
@@ -208,18 +210,18 @@ def test_a_duplicate_name_is_an_error_everywhere_in_any_order(order: tuple[str, 
     loaded = load({file: texts[file] for file in order})
     assert loaded.resources == Resources(services=services(y=80).services, broken=frozenset({ref("x")}))
     assert lines(loaded) == [
-        "a:5:3: metadata.name: Service/default/x is also defined at b:6:3. Neither is used. Remove "
+        "a:5:3: metadata.name: Service/default/x is also defined at b:6:3. authplane uses neither of them. Remove "
         "one of them. [DuplicateName]",
-        "b:6:3: metadata.name: Service/default/x is also defined at a:5:3. Neither is used. Remove "
+        "b:6:3: metadata.name: Service/default/x is also defined at a:5:3. authplane uses neither of them. Remove "
         "one of them. [DuplicateName]",
     ]
 
 
 def test_the_same_text_twice_in_a_file_has_two_places() -> None:
     assert lines(load({"a": service("x") * 2})) == [
-        "a:5:3: metadata.name: Service/default/x is also defined at a:13:3. Neither is used. Remove "
+        "a:5:3: metadata.name: Service/default/x is also defined at a:13:3. authplane uses neither of them. Remove "
         "one of them. [DuplicateName]",
-        "a:13:3: metadata.name: Service/default/x is also defined at a:5:3. Neither is used. Remove "
+        "a:13:3: metadata.name: Service/default/x is also defined at a:5:3. authplane uses neither of them. Remove "
         "one of them. [DuplicateName]",
     ]
 
@@ -251,7 +253,7 @@ def test_there_is_at_most_one_configuration_whatever_its_name() -> None:
     library = Library()
     loaded = load({"a": configuration("a")}, {"b": configuration("b")}, library=library)
     assert loaded.resources == Resources(configuration=AuthplaneConfiguration(metadata=Meta(name="a")))
-    one = "Only one AuthplaneConfiguration is allowed, and there is another at"
+    one = "Only one AuthplaneConfiguration is allowed, but there is another at"
     assert lines(loaded) == [
         f"a:4:12: metadata.name: {one} b:4:12.{STANDS} Remove one of them. [AtMostOne]",
         f"b:4:12: metadata.name: {one} a:4:12.{STANDS} Remove one of them. [AtMostOne]",

@@ -13,7 +13,7 @@ CONTOUR = "projectcontour.io/v1"
 TOKEN = "{type: OIDC, oidc: {issuerUrl: 'https://i.example', audiences: [shop]}}"
 SPIFFE = "{type: SPIFFE, spiffe: ['spiffe://a/b']}"
 QUIET = ""
-WIDER = "has a rule that is new or wider"
+WIDER = "has a rule that is new or grants more"
 
 
 def read(text: str) -> Resource | None:
@@ -105,22 +105,22 @@ CASES = {
         "", policy(rule()), "is new and may grant more requests", ANY
     ),
     "a policy goes": Case(policy(rule()), "", "is removed"),
-    "a target goes": Case(policy(rule(), targets="mine other"), policy(rule()), "loses a target"),
-    "a target is another": Case(policy(rule()), policy(rule(), targets="mien"), "loses a target"),
+    "a target goes": Case(policy(rule(), targets="mine other"), policy(rule()), "no longer has one of its targets"),
+    "a target is another": Case(policy(rule()), policy(rule(), targets="mien"), "no longer has one of its targets"),
     "a target comes": Case(policy(rule()), policy(rule(), targets="mine other"), QUIET),
-    "a source goes": Case(policy(rule()), policy(rule("")), "has a rule that is new or wider"),
+    "a source goes": Case(policy(rule()), policy(rule("")), "has a rule that is new or grants more"),
     "a source comes": Case(policy(rule("")), policy(rule()), QUIET),
-    "a source is another": Case(policy(rule()), policy(rule(SPIFFE)), "has a rule that is new or wider"),
+    "a source is another": Case(policy(rule()), policy(rule(SPIFFE)), "has a rule that is new or grants more"),
     "a tool goes": Case(policy(rule()), policy(rule(tools="add")), QUIET),
-    "a tool comes": Case(policy(rule()), policy(rule(tools="add, sub, rm")), "has a rule that is new or wider"),
-    "all tools come": Case(policy(rule()), policy(rule(tools="'*'")), "has a rule that is new or wider"),
+    "a tool comes": Case(policy(rule()), policy(rule(tools="add, sub, rm")), "has a rule that is new or grants more"),
+    "all tools come": Case(policy(rule()), policy(rule(tools="'*'")), "has a rule that is new or grants more"),
     "all tools alone": Case(
-        policy(rule(tools="add, '*'")), policy(rule(tools="'*'")), "has a rule that is new or wider"
+        policy(rule(tools="add, '*'")), policy(rule(tools="'*'")), "has a rule that is new or grants more"
     ),
     "some of all tools": Case(policy(rule(tools="'*'")), policy(rule()), QUIET),
-    "all tools go": Case(policy(rule()), policy(rule(tools="")), "has a rule that is new or wider"),
+    "all tools go": Case(policy(rule()), policy(rule(tools="")), "has a rule that is new or grants more"),
     "the authorization goes": Case(
-        policy(rule()), policy(f"{{source: {TOKEN}}}"), "has a rule that is new or wider"
+        policy(rule()), policy(f"{{source: {TOKEN}}}"), "has a rule that is new or grants more"
     ),
     "an entry goes": Case(
         policy("{authorization: [{type: InlineTools, tools: [a]}, {type: CEL, cel: 'true'}]}"),
@@ -130,7 +130,7 @@ CASES = {
     "an expression is another": Case(
         policy("{authorization: [{type: CEL, cel: 'false'}]}"),
         policy("{authorization: [{type: CEL, cel: 'true'}]}"),
-        "has a rule that is new or wider",
+        "has a rule that is new or grants more",
     ),
     "a path goes": Case(inline("paths: [/a/List, /a/Cancel]"), inline("paths: [/a/List]"), QUIET),
     "a path comes": Case(inline("paths: [/a/List]"), inline("paths: [/a/List, /a/Cancel]"), WIDER),
@@ -190,10 +190,10 @@ CASES = {
     ),
     "the first form of tools": Case(policy("{tools: [a, b]}"), policy("{tools: [a]}"), QUIET),
     "a rule goes": Case(policy(f"{rule()}, {rule(SPIFFE)}"), policy(rule()), QUIET),
-    "a rule comes": Case(policy(rule()), policy(f"{rule()}, {rule(SPIFFE)}"), "has a rule that is new or wider"),
+    "a rule comes": Case(policy(rule()), policy(f"{rule()}, {rule(SPIFFE)}"), "has a rule that is new or grants more"),
     "all rules go": Case(policy(rule()), policy(""), QUIET),
     "all rules of an XAccessPolicy go": Case(
-        policy(rule(), kind="action: Allow, "), policy("", kind="action: Allow, "), "has no rules any more"
+        policy(rule(), kind="action: Allow, "), policy("", kind="action: Allow, "), "no longer has rules"
     ),
     "the name of a rule": Case(policy(rule(name="a")), policy(rule(name="b")), QUIET),
     "enforced no more": Case(policy(rule()), policy(rule(), mode="Shadow"), "is no longer enforced"),

@@ -125,10 +125,10 @@ def test_a_link_out_of_the_folder_is_not_followed_and_what_was_there_stays(tmp_p
     (tmp_path / "conf/sub.txt").symlink_to("/etc/hostname")
     assert folder.scan()
     assert names(folder) == ["a"]
-    out = "The link leads out of the folder, so it is not followed. Copy the file into the folder."
+    out = "The link points outside the folder, so authplane does not follow it. Copy the file into the folder."
     assert findings(folder) == [
         f"{tmp_path}/conf/a.yaml: {out} The last good version of the file stays in force. [FileUnreadable]",
-        f"{tmp_path}/conf/sub: {out} Nothing of the file is in force until it is repaired. [FileUnreadable]",
+        f"{tmp_path}/conf/sub: {out} authplane uses nothing from the file until you correct it. [FileUnreadable]",
     ]
     assert not folder.scan()
     inside.unlink()
@@ -225,7 +225,8 @@ def test_a_file_beyond_the_limit_is_a_finding(tmp_path: Path) -> None:
     folder = Folder(tmp_path, largest_file=100)
     folder.scan()
     assert findings(folder) == [
-        f"{tmp_path}/a.yaml: The file is larger than 100 bytes and is not read. Split it. [FileUnreadable]"
+        f"{tmp_path}/a.yaml: The file is larger than 100 bytes, so authplane does not read it. Split the file. "
+        "[FileUnreadable]"
     ]
     write(tmp_path / "a.yaml", service("a"))
     assert folder.scan()

@@ -108,15 +108,15 @@ CHANGES = {
     "no targets at all": Change([(BACKEND, to("shop")), (BACKEND, to())], [], [], False),
     "of another kind": Change(
         [(BACKEND, to("shop", kind="XBackend"))],
-        ["spec.targetRefs[0].name: XBackend default/shop not found. There is Backend/default/shop. Correct the kind."
+        ["spec.targetRefs[0].name: XBackend default/shop not found. Backend/default/shop exists. Correct the kind."
          " [TargetNotFound]"],
         ["shop"],
         False,
     ),
     "in another namespace": Change(
         [(BACKEND, ELSEWHERE, to("far-away"))],
-        [NOT_FOUND.format("far-away", " There is Backend/other/far-away, but a policy protects only targets in its own"
-                          " namespace. Move the policy there.")],
+        [NOT_FOUND.format("far-away", " Backend/other/far-away exists, but a policy protects only targets in its own"
+                          " namespace. Move the policy to that namespace.")],
         ["far-away"],
         False,
     ),
@@ -130,7 +130,7 @@ CHANGES = {
     "a listener": Change(
         [(GATEWAY, to("edge", kind="Gateway", more=", sectionName: amdin"))],
         ["spec.targetRefs[0].sectionName: Gateway default/edge has no listener 'amdin'. Did you mean 'admin'?"
-         " Until then, all requests to the Gateway are denied. [TargetNotFound]"],
+         " Until then, authplane denies all requests to the Gateway. [TargetNotFound]"],
         ["edge"],
         False,
     ),

@@ -44,7 +44,10 @@ def test_an_empty_list_is_nothing(items: str) -> None:
 
 @pytest.mark.parametrize("kind", ["AccessPolicy", "XAccessPolicy"])
 def test_a_policy_of_another_group_is_left_alone_with_a_warning(kind: str) -> None:
-    problem = f"apiVersion: {kind} of 'agentic.networking.k8s.io/v1alpha1' is an unknown kind and protects nothing."
+    problem = (
+        f"apiVersion: {kind} of 'agentic.networking.k8s.io/v1alpha1' is not a kind of authplane, so this resource "
+        "protects nothing."
+    )
     [warning], doubt = said(POLICY.format(api="agentic.networking.k8s.io/v1alpha1", kind=kind))
     assert (warning.partition(" Supported: ")[0], doubt) == (f"warning: {problem}", "")
 
@@ -65,11 +68,14 @@ def test_a_warning_keeps_nothing_in_force_that_was_removed() -> None:
 )
 @pytest.mark.parametrize(
     ("mcp", "given"),
-    [("port: 80", "none of them"), ("port: 80, serviceName: a, hostname: b.example", "serviceName and hostname")],
+    [
+        ("port: 80", "None of them is set"),
+        ("port: 80, serviceName: a, hostname: b.example", "serviceName and hostname are set"),
+    ],
 )
 def test_a_backend_of_either_kind_is_a_service_or_a_host(kind: str, version: str, mcp: str, given: str) -> None:
     head = f"apiVersion: agentic.networking.x-k8s.io/{version}\nkind: {kind}\nmetadata: {{name: b}}"
     text = f"{head}\nspec: {{mcp: {{{mcp}}}}}"
     needed = "A Backend needs exactly one of serviceName, hostname and url."
-    problem = f"{needed} Found {given}. Set one of the three. [FieldInvalid]"
+    problem = f"{needed} {given}. Set one of the three. [FieldInvalid]"
     assert said(text) == ([f"error: spec.mcp: {problem}"], "")

@@ -55,7 +55,10 @@ class Foreign:
         if self.kind not in POLICIES:
             return ()
         known = ", ".join(sorted(version for version, kind in KINDS if kind == self.kind))
-        said = f"{self.kind} of {_cut(self.api_version)!r} is an unknown kind and protects nothing. Supported: {known}."
+        said = (
+            f"{self.kind} of {_cut(self.api_version)!r} is not a kind of authplane, so this resource protects "
+            f"nothing. Supported: {known}."
+        )
         return (Problem(("apiVersion",), "KindForeign", said, Severity.WARNING),)
 
 
@@ -124,7 +127,7 @@ def _without_kind(api: str | None, kind: str | None, root: Fields) -> Decoded:
         file = read_bare_file(root, report)
         return Decoded(ref=BARE_REF, resource=file, problems=tuple(report.problems))
     missing = " and ".join(repr(name) for name, word in (("apiVersion", api), ("kind", kind)) if word is None)
-    return _refused(Problem((), "NotAResource", f"This is not a resource. Add {missing}, as text."))
+    return _refused(Problem((), "NotAResource", f"This document is not a resource. Add {missing} as a string."))
 
 
 def _file_in(config_map: ConfigMap, root: Fields) -> Decoded:
@@ -142,13 +145,15 @@ def _backend(resource: Resource) -> Iterator[Problem]:
         return
     spec = resource.spec
     if spec.type == "GRPC" and isinstance(resource, XBackend):
-        yield Problem(("spec", "type"), "FieldInvalid", "An XBackend is an MCP server. For other types, use Backend.")
+        yield Problem(
+            ("spec", "type"), "FieldInvalid", "An XBackend can only be an MCP server. For other types, use Backend."
+        )
     for kind, field, member in (("MCP", "mcp", spec.mcp), ("GRPC", "grpc", spec.grpc)):
         if spec.type == kind and member is None:
             yield Problem(("spec", field), "FieldRequired", f"{field!r} is required for type {kind}. Add it.")
         if spec.type != kind and member is not None:
             yield Problem(
-                ("spec", field), "FieldInvalid", f"A Backend of type {spec.type} has no {field!r}. Remove it."
+                ("spec", field), "FieldInvalid", f"A Backend of type {spec.type} cannot have {field!r}. Remove it."
             )
     if spec.mcp is not None:
         yield from place_problems(spec.mcp)

@@ -75,11 +75,13 @@ def _of_documents(state: FileState) -> Iterator[Finding]:
 
 def _of_names(state: FileState) -> Iterator[Finding]:
     for key, place, ref, other, other_ref in state.clashes:
-        consequence = "The last good version stays in force." if key in state.good else "Neither is used."
+        consequence = (
+            "The last good version stays in force." if key in state.good else "authplane uses neither of them."
+        )
         if ref == other_ref:
             reason, message = "DuplicateName", f"{ref} is also defined at {other}."
         else:
-            reason, message = "AtMostOne", f"Only one {ref.kind} is allowed, and there is another at {other}."
+            reason, message = "AtMostOne", f"Only one {ref.kind} is allowed, but there is another at {other}."
         yield Finding(place, ref, Problem(("metadata", "name"), reason, f"{message} {consequence} Remove one of them."))
 
 
@@ -88,7 +90,7 @@ def _consequence(state: FileState) -> str:
         return ""
     if state.known:
         return " The last good version of the file stays in force."
-    return " Nothing of the file is in force until it is repaired."
+    return " authplane uses nothing from the file until you correct it."
 
 
 def _finding(state: FileState, spot: Spot, before: int, ref: Ref | None) -> Finding:

@@ -79,7 +79,7 @@ def place_problems(mcp: McpBackend) -> Iterator[Problem]:
     given = {"serviceName": mcp.service_name, "hostname": mcp.hostname, "url": mcp.url}
     named = [name for name, value in given.items() if value is not None]
     if len(named) != 1:
-        found = f"Found {' and '.join(named)}." if named else "Found none of them."
+        found = f"{' and '.join(named)} are set." if named else "None of them is set."
         message = f"A Backend needs exactly one of serviceName, hostname and url. {found} Set one of the three."
         yield Problem(_WHERE, "FieldInvalid", message)
         return
@@ -129,7 +129,7 @@ def _problem(text: str, parts: SplitResult, host: str) -> str:
     if "@" in parts.netloc:
         return "The URL contains a user name or a password. Remove them: authplane sends no credentials to a Backend."
     if "?" in text or "#" in text:
-        return "{shown} has a query or a fragment. Remove everything from '?' or '#' on."
+        return "{shown} has a query or a fragment. Remove the '?' or '#' and everything after it."
     if not host or "%" in host or (parts.netloc.startswith("[") and parse_ip_address(host) is None):
         return f"{{shown}} does not name a host. {_EXAMPLE}"
     return ""

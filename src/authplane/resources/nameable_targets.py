@@ -110,7 +110,10 @@ def absence(resources: Resources, aim: PolicyTarget) -> str:
     if aim.ref in resources.broken:
         return f"{aim.ref.kind} {aim.ref.object_name} cannot be read. Correct its document."
     if aim.section and exists(resources, PolicyTarget(aim.ref)):
-        lacking = f"Gateway {aim.ref.object_name} has no listener {aim.section!r}, so all its requests are denied."
+        lacking = (
+            f"Gateway {aim.ref.object_name} has no listener {aim.section!r}, so authplane denies all requests to the "
+            "Gateway."
+        )
         return f"{lacking} Add the listener, or correct sectionName."
     return f"{aim.ref.kind} {aim.ref.object_name} not found. Add it, or correct the name."
 

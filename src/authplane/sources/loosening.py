@@ -201,7 +201,7 @@ def _policy(old: _Policy, new: _Policy) -> str:
     if not _same_meta(old.metadata, new.metadata):
         return "changes its labels or annotations"
     if not _among(before.target_refs, after.target_refs):
-        return "loses a target"
+        return "no longer has one of its targets"
     if after.mode not in {before.mode, "Enforce"}:
         return "is no longer enforced"
     rest = replace(after, target_refs=before.target_refs, mode=before.mode, rules=before.rules)
@@ -209,9 +209,9 @@ def _policy(old: _Policy, new: _Policy) -> str:
         return "changes more than its rules"
     # Rules grant: each that is there now must have been there, or be narrower than one that was.
     if not all(any(_narrower(rule, one) for one in before.rules) for rule in after.rules):
-        return "has a rule that is new or wider"
+        return "has a rule that is new or grants more"
     # Where no rule is left nothing is granted, but by an XAccessPolicy that has more than rules.
-    return "has no rules any more" if isinstance(new, XAccessPolicy) and not after.rules else ""
+    return "no longer has rules" if isinstance(new, XAccessPolicy) and not after.rules else ""
 
 
 def _narrower(new: AccessRule, old: AccessRule) -> bool:

@@ -31,7 +31,7 @@ from authplane.resources.typed.shapes import suggestion
 
 _NOT_FOUND: Final = "TargetNotFound"
 _KEPT: Final = " The last good version stays in force."
-_DENIED: Final = " Until then, all requests to the Gateway are denied."
+_DENIED: Final = " Until then, authplane denies all requests to the Gateway."
 
 
 class _Fault(NamedTuple):
@@ -139,8 +139,10 @@ def _elsewhere(ref: Ref, refs: list[Ref]) -> str:
     if other is None:
         return f" Add the {ref.kind}, or correct the name."
     if other.namespace == ref.namespace:
-        return f" There is {other}. Correct the kind."
-    return f" There is {other}, but a policy protects only targets in its own namespace. Move the policy there."
+        return f" {other} exists. Correct the kind."
+    return (
+        f" {other} exists, but a policy protects only targets in its own namespace. Move the policy to that namespace."
+    )
 
 
 def _finding(fault: _Fault, ref: Ref, loaded: Loaded, *, kept: bool) -> Finding:

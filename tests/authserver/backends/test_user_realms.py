@@ -72,6 +72,6 @@ def test_an_unfit_realm_cannot_be_built() -> None:
 def test_messages_name_the_user_and_the_other_place() -> None:
     _, found = build_realms([declared("a", alice=ONE), declared("b", alice=OTHER)], default="default")
     assert [str(each.problem) for each in found] == [
-        "'alice' is also in a; this entry is used. Remove one of them. [UserConflict]"
+        "'alice' is also in a; the server uses this entry. Remove one of the entries. [UserConflict]"
     ]
     assert isinstance(found[0], Conflict)

@@ -76,8 +76,8 @@ def test_a_bad_line_keeps_the_good_ones_and_is_named() -> None:
     declared, problems = parse_user_secrets([secret("a", data={"auth": f"# x\nbob:plain\n{ALICE}"})], ALL_SECRETS)
     assert [dict(each.users) for each in declared] == [{"alice": HASH}]
     assert [str(each.ref) + " " + str(each.problem) for each in problems] == [
-        "Secret/default/a data.auth: Line 2: 'bob': The hash format is not supported; plain text and DES never "
-        "are. Run 'htpasswd -B' to create one. [HashUnknown]"
+        "Secret/default/a data.auth: Line 2: 'bob': The hash format is not supported. The server never accepts "
+        "plain text or DES. Run 'htpasswd -B' to create a hash. [HashUnknown]"
     ]
 
 

@@ -23,7 +23,7 @@ from authplane.sources.runtime.read_folder import Folder
 from authplane.xds.server.served_types import TypeUrl
 
 NATIVE = ("Native", "rule rule-0, entries 0:InlineTools, base_protocol: in Envoy")
-ASKED = ("CallOut", f"rule rule-0, entries 0:InlineTools, base_protocol: by the policy server, it {UNTOLD}")
+ASKED = ("CallOut", f"rule rule-0, entries 0:InlineTools, base_protocol: by the policy server, because it {UNTOLD}")
 
 
 def write(root: Path) -> Folder:

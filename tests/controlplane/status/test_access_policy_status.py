@@ -32,7 +32,7 @@ P = Ref("AccessPolicy", "default", "p")
 T0, T1 = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 BACKEND_REF = {"group": "agentic.networking.x-k8s.io", "kind": "Backend", "namespace": "default", "name": "shop"}
 PROGRAMMED = Condition(
-    type="Programmed", status="True", reason="Programmed", message="Every connected proxy accepted it."
+    type="Programmed", status="True", reason="Programmed", message="Every connected proxy accepted this resource."
 )
 
 

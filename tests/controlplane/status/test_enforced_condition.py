@@ -32,7 +32,7 @@ OTHER: Final = Ref("Backend", "default", "other")
 CALL_OUT_OTHER: Final = BACKEND.replace(
     "{name: shop}", "{name: other, annotations: {authplane.dev/placement: CallOut}}"
 )
-ALL: Final = "The policy grants nothing, so every request is denied."
+ALL: Final = "The policy grants nothing, so authplane denies every request."
 
 
 def enforced(
@@ -63,14 +63,14 @@ CASES: Final = {
     ),
     "the server is chosen": Case(
         (settings("{placement: CallOut}"), BACKEND, policy(anybody(GET), kind="AccessPolicy")),
-        condition("CallOut", f"rule rule-0, entries 0:CEL, base_protocol: by the policy server, it {CHOSEN}"),
+        condition("CallOut", f"rule rule-0, entries 0:CEL, base_protocol: by the policy server, because it {CHOSEN}"),
     ),
     "one rule needs the server": Case(
         (BACKEND, policy(f"[{rule()[1:-1]}, {rule(OIDC, LOOP)[1:-1]}]")),
         condition(
             "Mixed",
             "rule rule-0, entries 0:InlineTools, base_protocol: in Envoy; "
-            "rule rule-1, entry 0:CEL: by the policy server, it uses exists(); "
+            "rule rule-1, entry 0:CEL: by the policy server, because it uses exists(); "
             "rule rule-1, entry base_protocol: in Envoy",
         ),
     ),
@@ -78,7 +78,7 @@ CASES: Final = {
         (BACKEND, SERVICES, policy(rule(SPIFFE, f"[{asks()}]"))),
         condition(
             "Mixed",
-            f"rule rule-0, entry 0:ExternalAuth: by the policy server, it {ASKS}; "
+            f"rule rule-0, entry 0:ExternalAuth: by the policy server, because it {ASKS}; "
             "rule rule-0, entry base_protocol: in Envoy",
         ),
     ),
@@ -88,13 +88,13 @@ CASES: Final = {
     ),
     "a gRPC server that has to ask": Case(
         (SERVER, policy(rule(OIDC, "[{type: Inline, paths: ['/shop.Cart/*']}]"))),
-        condition("CallOut", f"rule rule-0, entry 0:Inline: by the policy server, it {TOKENS}"),
+        condition("CallOut", f"rule rule-0, entry 0:Inline: by the policy server, because it {TOKENS}"),
     ),
     "a gRPC server that has to ask about some": Case(
         (SERVER, policy(f"[{rule(SPIFFE, '[{type: Inline, ports: [1]}, {type: Inline, methods: [POST]}]')[1:-1]}]")),
         condition(
             "Mixed",
-            f"rule rule-0, entry 0:Inline: by the policy server, it {PORTS}; "
+            f"rule rule-0, entry 0:Inline: by the policy server, because it {PORTS}; "
             "rule rule-0, entry 1:Inline: in the gRPC server",
         ),
     ),
@@ -104,11 +104,11 @@ CASES: Final = {
     ),
     "a policy with a mistake": Case(
         (BACKEND, policy(rule("{type: SPIFFE}"))),
-        condition("Denies", "Every request is denied until the policy is accepted. Correct the policy."),
+        condition("Denies", "authplane denies every request until the policy is accepted. Correct the policy."),
     ),
     "a listener that is not there": Case(
         (GATEWAY, policy(rule(), targets="[{kind: Gateway, name: edge, sectionName: none}]")),
-        condition("Denies", "Every request is denied until the policy is accepted. Correct the policy."),
+        condition("Denies", "authplane denies every request until the policy is accepted. Correct the policy."),
     ),
     "a policy that is tried out": Case(
         (BACKEND, policy(rule(), more="  mode: Shadow")),
@@ -119,7 +119,7 @@ CASES: Final = {
         condition(
             "Shadow",
             "The policy is neither enforced nor evaluated: "
-            "gRPC servers and Envoys before 1.38 evaluate no policies in shadow mode.",
+            "gRPC servers, and Envoy before 1.38, do not evaluate policies in shadow mode.",
             "False",
         ),
     ),
@@ -135,7 +135,9 @@ CASES: Final = {
                                                                      "Add it, or correct targetRefs.", "False")),
     "a configuration that cannot be used": Case(
         (settings("{placement: Never}"), BACKEND, policy(rule())),
-        condition("Denies", "Every request is denied: the AuthplaneConfiguration is invalid. Correct it."),
+        condition(
+            "Denies", "authplane denies every request, because the AuthplaneConfiguration is invalid. Correct it."
+        ),
     ),
 }  # fmt: skip
 
@@ -162,7 +164,7 @@ def test_a_gateways_policy_may_be_enforced_by_envoy_on_some_ways_and_not_on_othe
     }
     entries = "rule rule-0, entries 0:InlineTools, base_protocol"
     assert enforced(*documents, reached=reached) == condition(
-        "Mixed", f"{entries}: in Envoy on 2 of 3 routes, otherwise by the policy server, it {CHOSEN}"
+        "Mixed", f"{entries}: in Envoy on 2 of 3 routes, otherwise by the policy server, because it {CHOSEN}"
     )
     assert enforced(*documents, reached=reached, target=1) == condition("Native", f"{entries}: in Envoy")
 
@@ -171,14 +173,14 @@ def test_tokens_are_judged_by_the_server_until_their_keys_are_there() -> None:
     documents = (BACKEND, policy(rule(OIDC)))
     target = RequestTarget(backend=SHOP)
     assert enforced(*documents, reached={target: frozenset()}) == condition(
-        "CallOut", f"rule rule-0, entries 0:InlineTools, base_protocol: by the policy server, it {NO_KEYS}"
+        "CallOut", f"rule rule-0, entries 0:InlineTools, base_protocol: by the policy server, because it {NO_KEYS}"
     )
     assert enforced(*documents, reached={target: frozenset({"https://issuer.example"})}).reason == "Native"
 
 
 def test_an_envoy_that_does_not_say_which_it_is_asks_about_everything() -> None:
     assert enforced(BACKEND, policy(rule()), envoy=None) == condition(
-        "CallOut", f"rule rule-0, entries 0:InlineTools, base_protocol: by the policy server, it {UNTOLD}"
+        "CallOut", f"rule rule-0, entries 0:InlineTools, base_protocol: by the policy server, because it {UNTOLD}"
     )
 
 
@@ -202,7 +204,7 @@ def test_an_envoy_that_would_heed_a_policy_in_shadow_is_not_told_of_it(envoy: Re
     found = enforced(OPEN, BACKEND, policy(rule(OIDC, LOOP), more="  mode: Shadow"), envoy=envoy)
     words = {
         "neither": "The policy is neither enforced nor evaluated: "
-        "gRPC servers and Envoys before 1.38 evaluate no policies in shadow mode.",
+        "gRPC servers, and Envoy before 1.38, do not evaluate policies in shadow mode.",
         "and": "The policy is evaluated but not enforced.",
     }
     assert found == condition("Shadow", words[status], "False")

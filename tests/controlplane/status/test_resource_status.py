@@ -40,7 +40,7 @@ def test_errors_and_warnings_are_listed_with_type_and_reason() -> None:
             SubCondition(
                 type="SpecError",
                 reason="IgnoredField",
-                message="spec.protocolVersion: Envoy does not support protocol version v2, so v3 is used. Set v3.",
+                message="spec.protocolVersion: Envoy does not support protocol version v2 and uses v3. Set v3.",
             ),
         ),
     )

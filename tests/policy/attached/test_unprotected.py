@@ -11,9 +11,9 @@ from authplane.policy.attached.unprotected import unprotected_backends, unprotec
 WEB, ADMIN = (RequestTarget(backend=SHOP, gateway=EDGE, section=name) for name in ("web", "admin"))
 OF_WEB = policy(rule(), targets="[{kind: Gateway, name: edge, sectionName: web}]")
 CASES = {
-    "no way leads there": ((), "every request is denied."),
-    "one way has a policy": ((WEB, ADMIN), "every request through Gateway/default/edge/admin is denied."),
-    "the only way has none": ((ADMIN,), "every request is denied."),
+    "no way leads there": ((), "authplane denies every request."),
+    "one way has a policy": ((WEB, ADMIN), "authplane denies every request through Gateway/default/edge/admin."),
+    "the only way has none": ((ADMIN,), "authplane denies every request."),
     "all ways have one": ((WEB,), None),
 }
 
@@ -24,4 +24,4 @@ def test_the_ways_are_named_on_which_nothing_protects(ways: tuple[RequestTarget,
     made = policies(BACKEND, GATEWAY, OF_WEB, settings("{unprotectedBackends: Deny}"))
     said = [(ref, problem.message) for ref, problem in unprotected_problems(made, ways)]
     assert [ref for ref, _ in said] == list(unprotected_backends(made, ways)) == ([SHOP] if words else [])
-    assert all(f"No policy protects this target: {words}" in message for _, message in said)
+    assert all(f"No policy protects this target, so {words}" in message for _, message in said)

@@ -76,7 +76,7 @@ TARGETS = {
     ),
     "a section of a backend": Targets(
         "[{kind: Backend, name: shop, sectionName: web}]",
-        "spec.targetRefs[0].sectionName: Only a Gateway has sections. Remove sectionName. [Invalid]",
+        "spec.targetRefs[0].sectionName: sectionName applies only to a Gateway. Remove sectionName. [Invalid]",
         (SHOP,),
     ),
 }
@@ -167,7 +167,7 @@ def test_a_listener_that_is_not_there_makes_its_whole_gateway_deny() -> None:
     }
     assert len(made.policies.attachments) == 3
     assert [each.message for each in made.standings[P].targets] == [
-        "Gateway default/edge has no listener 'amdin', so all its requests are denied. Add the "
+        "Gateway default/edge has no listener 'amdin', so authplane denies all requests to the Gateway. Add the "
         "listener, or correct sectionName."
     ]
 

@@ -25,7 +25,7 @@ def ext(text: str) -> str:
     return rule(authorization=f"[{{type: ExternalAuth, externalAuth: {text}}}]")
 
 
-ONLY = "An authorization of type {} has no {}. Remove it."
+ONLY = "An authorization of type {} cannot have {}. Remove it."
 WRONG = {
     "spiffe that is no id": (
         rule("{type: SPIFFE, spiffe: not-a-spiffe-id}"),
@@ -58,7 +58,7 @@ WRONG = {
     "a second member": (
         rule("{type: SPIFFE, spiffe: spiffe://td/a, serviceAccount: {name: x}}"),
         (
-            "spec.rules[0].source.serviceAccount: A source of type SPIFFE has no 'serviceAccount'. Remove "
+            "spec.rules[0].source.serviceAccount: A source of type SPIFFE cannot have 'serviceAccount'. Remove "
             "it. [InvalidSource]"
         ),
     ),
@@ -129,7 +129,8 @@ WRONG = {
     ),
     "a path of a service that leads elsewhere": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {path: /a/../b}}"),
-        "spec.rules[0].authorization[0].externalAuth.http.path: Servers can read the path '/a/../b' differently",
+        "spec.rules[0].authorization[0].externalAuth.http.path: Servers can interpret the path '/a/../b' in "
+        "different ways",
     ),
     "no header for a service": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {allowedHeaders: [x-a, 'a b']}}"),
@@ -154,7 +155,7 @@ WRONG = {
     ),
     "parameters of a family": (
         inline("mcp: {methods: [{name: tools, params: [a]}]}"),
-        "spec.rules[0].authorization[0].mcp.methods[0].params: 'tools' means several methods",
+        "spec.rules[0].authorization[0].mcp.methods[0].params: 'tools' matches several methods",
     ),
     "parameters of a method that has none": (
         inline("mcp: {methods: [{name: tools/list, params: [a]}]}"),
@@ -208,24 +209,26 @@ WRONG = {
     "http settings for grpc": (
         ext("{protocol: GRPC, backendRef: {name: authz, port: 9000}, http: {path: /a}}"),
         (
-            "spec.rules[0].authorization[0].externalAuth.http: 'http' is for protocol HTTP only. Remove "
+            "spec.rules[0].authorization[0].externalAuth.http: 'http' applies only to protocol HTTP. Remove "
             "it, or set protocol: HTTP."
         ),
     ),
     "grpc settings for http": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, grpc: {allowedHeaders: [a]}}"),
         (
-            "spec.rules[0].authorization[0].externalAuth.grpc: 'grpc' is for protocol GRPC only. Remove "
+            "spec.rules[0].authorization[0].externalAuth.grpc: 'grpc' applies only to protocol GRPC. Remove "
             "it, or set protocol: GRPC."
         ),
     ),
     "a path with steps": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {path: /a/../b}}"),
-        "spec.rules[0].authorization[0].externalAuth.http.path: Servers can read the path '/a/../b' differently",
+        "spec.rules[0].authorization[0].externalAuth.http.path: Servers can interpret the path '/a/../b' in "
+        "different ways",
     ),
     "a path with odd characters": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {path: '/a b'}}"),
-        "spec.rules[0].authorization[0].externalAuth.http.path: Servers can read the path '/a b' differently",
+        "spec.rules[0].authorization[0].externalAuth.http.path: Servers can interpret the path '/a b' in different "
+        "ways",
     ),
     "an allowed header that is none": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {allowedHeaders: ['a:b']}}"),
@@ -277,7 +280,7 @@ SOFT = {
     ),
     "no audiences": (
         oidc(),
-        "spec.rules[0].source.oidc.audiences: Without audiences, a token",
+        "spec.rules[0].source.oidc.audiences: Without audiences, the policy accepts tokens",
     ),
     "nothing is granted": (
         f"[{{source: {SPIFFE}}}]",
@@ -332,7 +335,10 @@ EXTRA = {
 def test_an_entry_with_a_member_of_another_type_is_refused(name: str, member: str) -> None:
     entry = f"[{{type: CEL, cel: 'request.path == \"/a\"', {member}}}]"
     made = compiled(BACKEND, SERVICES, policy(rule(authorization=entry)))
-    said = f"spec.rules[0].authorization[0].{name}: An authorization of type CEL has no {name!r}. Remove it. [Invalid]"
+    said = (
+        f"spec.rules[0].authorization[0].{name}: An authorization of type CEL cannot have {name!r}. Remove it. "
+        "[Invalid]"
+    )
     assert said in [str(each) for each in made.problems[P]]
     assert isinstance(made.policies.attachments[PolicyTarget(SHOP)].policies[0], Unusable)
 

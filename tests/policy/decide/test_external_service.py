@@ -363,7 +363,7 @@ def test_an_external_action_whose_service_is_gone_denies() -> None:
 def test_an_action_and_its_service_belong_together() -> None:
     for more, want in (
         ("  action: ExternalAuth", "Action ExternalAuth requires 'externalAuth'. Add it."),
-        (f"  externalAuth: {external()}", "Action Allow has no 'externalAuth'. Remove it."),
+        (f"  externalAuth: {external()}", "Action Allow cannot have 'externalAuth'. Remove it."),
     ):
         made_ = compiled(BACKEND, SERVICES, policy(rule(), kind="XAccessPolicy", more=more))
         problems = [each.message for found in made_.problems.values() for each in found]

@@ -209,7 +209,7 @@ def test_policies_in_shadow_take_no_room_from_those_that_are_enforced() -> None:
     assert word(verdict) == "allow"
     assert [each.policy for each in verdict.shadows] == [f"AccessPolicy/default/s{each}" for each in range(5)]
     message = (
-        "spec.targetRefs: Backend/default/shop already has 5 shadow policies, the maximum; this policy "
+        "spec.targetRefs: Backend/default/shop already has 5 shadow policies, which is the maximum, so this policy "
         "is not evaluated. Remove or merge some."
     )
     assert errors(made) == [f"{message} [LimitPerTargetExceeded]"] * 2
@@ -223,7 +223,7 @@ def test_policies_in_shadow_take_no_room_in_a_namespace_from_those_that_are_enfo
     verdict = judge(made.policies, ADD_CALL, workload())
     assert (word(verdict), [each.policy for each in verdict.shadows]) == ("allow", ["AccessPolicy/default/s0"])
     message = (
-        "metadata.namespace: Namespace 'default' already has 2 policies, the maximum; this policy is not "
+        "metadata.namespace: Namespace 'default' already has 2 policies, which is the maximum, so this policy is not "
         "evaluated. Remove or merge some."
     )
     assert errors(made) == [f"{message} [LimitPerNamespaceExceeded]"]

@@ -105,7 +105,7 @@ ENTRIES: Final = {
     ),
     "an expression with a loop": Case(
         cel('["a"].exists(x, x == request.path)'),
-        CallOut("has an expression that gRPC servers do not support: exists() is not supported here"),
+        CallOut("has an expression that gRPC servers do not support: exists() is not supported"),
     ),
     "an expression that is written without blanks": Case(
         cel("||".join(f'!(request.path=="{each}")' for each in range(160))), CallOut(WORDY)
@@ -113,7 +113,7 @@ ENTRIES: Final = {
     "an expression that needs escapes": Case(cel(f'request.path == r"{chr(92) * 3900}a"'), CallOut(WORDY)),
     "an expression with a choice": Case(
         cel('request.path == "/a.B/C" ? true : false'),
-        CallOut("has an expression that gRPC servers do not support: ?: is not supported here"),
+        CallOut("has an expression that gRPC servers do not support: ?: is not supported"),
     ),
 }
 

@@ -154,7 +154,8 @@ def test_an_external_service_whose_policy_cannot_be_followed_is_not_asked(asked:
     assert services.names == []
     [problem] = [each for found in made.problems.values() for each in found if each.reason == "BackendNotFound"]
     assert problem.message == (
-        'Service "default/authz" cannot be reached over TLS: No CA certificate is usable. Correct caCertificateRefs.'
+        'authplane cannot call Service "default/authz" over TLS: No CA certificate is usable. Correct '
+        "caCertificateRefs."
     )
 
 

@@ -61,15 +61,15 @@ WRONG = {
         "/mcp?a=b",
         (f"{AT}: '/mcp?a=b' is not a path. Use a path such as '/mcp', or '/mcp/*' for a prefix. [Invalid]"),
     ),
-    "no value": ("{type: Exact}", f"{AT}: The path is incomplete. Expected a string, or 'type' and 'value'. [Invalid]"),
-    "nothing": ("{}", f"{AT}: The path is incomplete. Expected a string, or 'type' and 'value'. [Invalid]"),
+    "no value": ("{type: Exact}", f"{AT}: The path is not valid. Expected a string, or 'type' and 'value'. [Invalid]"),
+    "nothing": ("{}", f"{AT}: The path is not valid. Expected a string, or 'type' and 'value'. [Invalid]"),
     "two forms": (
         "{pattern: /a, value: /b}",
-        (f"{AT}: The path is incomplete. Expected a string, or 'type' and 'value'. [Invalid]"),
+        (f"{AT}: The path is not valid. Expected a string, or 'type' and 'value'. [Invalid]"),
     ),
     "a text with a type": (
         "{pattern: /a, type: Exact}",
-        (f"{AT}: The path is incomplete. Expected a string, or 'type' and 'value'. [Invalid]"),
+        (f"{AT}: The path is not valid. Expected a string, or 'type' and 'value'. [Invalid]"),
     ),
 }
 

@@ -218,7 +218,10 @@ WRONG: dict[str, tuple[object, list[str]]] = {
     "no URI in it": (server(server_uri=""), ["xds_servers[0].server_uri: The value is empty. Set it. [Invalid]"]),
     "no supported credentials": (
         server(channel_creds=[{"type": "tpm"}]),
-        ["xds_servers[0].channel_creds: No supported type. Supported: insecure, google_default, tls. [Unsupported]"],
+        [
+            "xds_servers[0].channel_creds: No entry has a supported type. Supported: insecure, google_default, tls. "
+            "[Unsupported]"
+        ],
     ),
     "every supported entry is validated": (
         server(
@@ -237,9 +240,9 @@ WRONG: dict[str, tuple[object, list[str]]] = {
             "xds_servers[0].channel_creds[1].type: This field is required. Add it. [Missing]",
             "xds_servers[0].channel_creds[2].type: Expected a string, got a number. [WrongType]",
             "xds_servers[0].channel_creds[3].config: Expected an object, got a number. [WrongType]",
-            "xds_servers[0].channel_creds[4].config.private_key_file: Required together with "
+            "xds_servers[0].channel_creds[4].config.private_key_file: This field is required together with "
             "certificate_file. Add it. [Missing]",
-            "xds_servers[0].channel_creds[5].config.certificate_file: Required together with "
+            "xds_servers[0].channel_creds[5].config.certificate_file: This field is required together with "
             "private_key_file. Add it. [Missing]",
             "xds_servers[0].channel_creds[5].config.refresh_interval: Expected a duration such as '600s' or '1.5s'. "
             "[Invalid]",
@@ -324,7 +327,7 @@ WRONG: dict[str, tuple[object, list[str]]] = {
             "certificate_providers.a.plugin_name: This field is required. Add it. [Missing]",
             "certificate_providers.b.config: Neither a CA file nor a certificate with its key is set. "
             "Add ca_certificate_file, or certificate_file and private_key_file. [Missing]",
-            "certificate_providers.c.config.private_key_file: Required together with "
+            "certificate_providers.c.config.private_key_file: This field is required together with "
             "certificate_file. Add it. [Missing]",
             "certificate_providers.d.config: Expected an object, got a number. [WrongType]",
         ],
@@ -339,7 +342,7 @@ WRONG: dict[str, tuple[object, list[str]]] = {
         },
         [
             'allowed_grpc_services.[""]: The target is empty. Name a gRPC target. [Invalid]',
-            'allowed_grpc_services.["dns:///a:1"].channel_creds: No supported type. '
+            'allowed_grpc_services.["dns:///a:1"].channel_creds: No entry has a supported type. '
             "Supported: insecure, google_default, tls. [Unsupported]",
             'allowed_grpc_services.["dns:///a:1"].call_creds[0].type: This field is required. Add it. [Missing]',
         ],

@@ -34,7 +34,7 @@ class DocumentError(Exception):
     """The document is invalid; ``findings`` name every problem."""
 
     def __init__(self, findings: tuple[Finding, ...]) -> None:
-        super().__init__("The document is invalid. Correct its problems.")
+        super().__init__("The document is invalid. Correct the reported problems.")
         self.findings = findings
 
 
@@ -74,7 +74,7 @@ def _only_server(loaded: Loaded, file: Path) -> AuthorizationService | None:
 
 
 def _several(file: Path, ref: Ref) -> str:
-    return f"{file.name} has more than one {ref.kind}. Keep one of them."
+    return f"{file.name} has more than one {ref.kind}. Remove all but one."
 
 
 def _none(file: Path) -> Finding:

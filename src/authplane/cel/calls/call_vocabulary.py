@@ -65,7 +65,9 @@ _ON_SERVERS: Final = (
         kind=Kind.STRING,
         about="The server name (SNI) that the client sent in TLS; empty without one.",
     ),
-    Variable(name="connection.tls_version", kind=Kind.STRING, about="Such as `TLSv1.3`; empty without TLS."),
+    Variable(
+        name="connection.tls_version", kind=Kind.STRING, about="The TLS version, such as `TLSv1.3`; empty without TLS."
+    ),
     Variable(
         name="connection.sha256_peer_certificate_digest",
         kind=Kind.STRING,
@@ -107,10 +109,12 @@ def compile_call_expression(
 def _problems(node: Node, program: Program, overloads: dict[int, frozenset[str]]) -> Iterator[CelProblem]:
     match node:
         case Ident(name=name) if name not in program.vocabulary.roots:
-            message = f"{name} is a type; types are not values here. Rewrite the expression without it."
+            message = (
+                f"{name} is a type, which gRPC servers do not support as a value. Rewrite the expression without it."
+            )
             yield problem_at(program.text, node.at, Reason.NOT_ALLOWED, message)
         case Call(function="_+_") if not overloads.get(node.id, frozenset()) <= _NUMERIC:
-            message = "+ does not join strings, bytes or lists here. Use it with numbers and times only."
+            message = "gRPC servers do not support + on strings, bytes or lists. Use + only with numbers and times."
             yield problem_at(program.text, node.at, Reason.NOT_ALLOWED, message)
         case Call(function="matches", args=(*_, Const(value=str(pattern)) as where)):
             size = pattern_size(pattern)

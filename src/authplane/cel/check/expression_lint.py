@@ -114,13 +114,20 @@ def _part(node: Node, vocabulary: Vocabulary) -> Iterator[tuple[Node, Doubt, str
                     message = f"{render_text(other)} is a double and cannot be added to an integer. Write 1.0, not 1."
                     yield node, Doubt.INT_ARITHMETIC, message
         case Call(function="matches", args=(*_, Const(value=str(pattern)))) if not _is_anchored(pattern):
-            message = "matches() searches the whole string. Start the pattern with ^ and end it with $."
+            message = (
+                "matches() is true if the pattern matches any part of the string. Start the pattern with ^ and end "
+                "it with $."
+            )
             yield node, Doubt.UNANCHORED, message
         case Loop(macro=Macro.ALL, over=over):
             message = f"all() is true if {render_text(over)} is empty. Test size() too, or ignore this if intended."
             yield node, Doubt.ALL_OF_NOTHING, message
         case Const(value=int(number)) if not isinstance(number, bool) and abs(number) > _EXACT:
-            yield node, Doubt.IMPRECISE_INT, "Integers of this size are not exact. Compare them as strings."
+            yield (
+                node,
+                Doubt.IMPRECISE_INT,
+                "Doubles cannot represent integers of this size exactly. Compare them as strings.",
+            )
         case _:
             pass
 

@@ -99,7 +99,7 @@ class _Checker:
             yield self._problem(pattern, Reason.REGEX, f"The pattern of matches() {wrong}")
 
     def _unsupported(self, node: Node, what: str) -> CelProblem:
-        message = f"{what} is not supported here. Rewrite the expression without it."
+        message = f"{what} is not supported. Rewrite the expression without it."
         return self._problem(node, Reason.NOT_ALLOWED, message)
 
     def _problem(self, node: Node, reason: Reason, message: str) -> CelProblem:

@@ -64,9 +64,7 @@ class _Reader:
             case "struct_expr":
                 return self._struct(expr.struct_expr)
             case "comprehension_expr":
-                self._refuse(
-                    "Loops such as all() and exists() are not supported here. Rewrite the expression without them."
-                )
+                self._refuse("Loops such as all() and exists() are not supported. Rewrite the expression without them.")
             case _:
                 self._refuse("The expression is empty. Set one of the fields of expr_kind.")
         return None
@@ -138,7 +136,7 @@ class _Reader:
         function = call.function
         if function not in self._vocabulary.functions:
             with self._problems.at("function"):
-                said = f"{printable(shorten(function, 80))!r} is not supported here. Rewrite the expression without it."
+                said = f"{printable(shorten(function, 80))!r} is not supported. Rewrite the expression without it."
                 self._refuse(said)
         else:
             self._check_reference(function, self._references.get(expr.id))
@@ -166,14 +164,14 @@ class _Reader:
 
     def _list(self, items: Expr.CreateList) -> Items | None:
         if items.optional_indices:
-            self._refuse("Optional elements are not supported here. Remove them.")
+            self._refuse("Optional elements are not supported. Remove them.")
             return None
         values = self._nodes("elements", items.elements)
         return None if values is None else Items(**_PLACE, values=values)
 
     def _struct(self, struct: Expr.CreateStruct) -> Entries | None:
         if struct.message_name:
-            self._refuse("Messages are not supported here. Rewrite the expression without them.")
+            self._refuse("Messages are not supported. Rewrite the expression without them.")
             return None
         pairs = []
         for index, entry in enumerate(struct.entries):

@@ -62,7 +62,7 @@ class Merged:
 
 
 _IN_SHADOW: Final = "The policy is in shadow mode and denies nothing. Correct the policy."
-_DENIES: Final = "The target denies every request until the policy is accepted. Correct the policy."
+_DENIES: Final = "authplane denies every request to the target until the policy is accepted. Correct the policy."
 
 NOT_SERVED: Final = Condition(
     type="Programmed",
@@ -171,8 +171,8 @@ def _resolved(at: Standing, standing: PolicyStanding, without_keys: Mapping[str,
     missing = [f"{issuer}: {without_keys[issuer]}" for issuer in standing.issuers if issuer in without_keys]
     if missing:
         message = (
-            f"The control plane has no keys of {'; '.join(missing)}. It retries by itself. "
-            "Check that it can connect to the issuer."
+            f"The control plane has no keys of {'; '.join(missing)}. It retries automatically. "
+            "Check that the control plane can connect to the issuer."
         )
         return _condition("ResolvedRefs", False, "IssuerUnreachable", message)
     return _condition("ResolvedRefs", True, "ResolvedRefs", "All references of the policy are resolved.")
@@ -184,21 +184,26 @@ def _protected(attachment: Attachment, *, exposed: bool, allow: bool) -> Conditi
         full = any(policy.reason == STATUS_FULL for policy in unusable)
         names = " ".join(f"{policy.ref}: {policy.message}" for policy in unusable)
         reason = "PolicyStatusFull" if full else "PolicyNotAccepted"
-        return _condition("Protected", True, reason, f"Every request is denied. {names}")
+        return _condition("Protected", True, reason, f"authplane denies every request. {names}")
     if attachment.policies:
         names = ", ".join(str(policy.ref) for policy in attachment.policies)
-        return _condition("Protected", True, "Protected", f"Protected by {names}.")
+        return _condition("Protected", True, "Protected", f"The target is protected by {names}.")
     if not exposed:
-        return _condition("Protected", True, "ProtectedByGateway", "Protected by the policies of its Gateways.")
-    rest = f"Requests that no policy of a Gateway covers are {'allowed' if allow else 'denied'}."
+        return _condition("Protected", True, "ProtectedByGateway", "The policies of its Gateways protect the target.")
+    rest = f"authplane {'allows' if allow else 'denies'} requests that no policy of a Gateway covers."
     if allow and attachment.shadows:
         names = ", ".join(str(policy.ref) for policy in attachment.shadows)
         return _condition(
-            "Protected", False, "Shadow", f"{names}: in shadow mode only. {rest} Set the mode to Enforce."
+            "Protected",
+            False,
+            "Shadow",
+            f"All policies of the target are in shadow mode: {names}. {rest} Set the mode to Enforce.",
         )
     if allow:
-        return _condition("Protected", False, "NoPolicy", f"No policy protects it. {rest} Add an AccessPolicy.")
-    return _condition("Protected", False, "DeniedByDefault", f"No policy protects it. {rest} Add an AccessPolicy.")
+        return _condition("Protected", False, "NoPolicy", f"No policy protects the target. {rest} Add an AccessPolicy.")
+    return _condition(
+        "Protected", False, "DeniedByDefault", f"No policy protects the target. {rest} Add an AccessPolicy."
+    )
 
 
 def _resolved_backend(backend: Backend | XBackend, resources: Resources) -> Condition:
@@ -207,7 +212,7 @@ def _resolved_backend(backend: Backend | XBackend, resources: Resources) -> Cond
         return _condition("ResolvedRefs", True, "ResolvedRefs", "A gRPC server has no references.")
     place = mcp_place(mcp)
     if isinstance(place, McpUrl):
-        return _condition("ResolvedRefs", True, "ResolvedRefs", f"{place.text} needs no Service.")
+        return _condition("ResolvedRefs", True, "ResolvedRefs", f"{place.text} is a URL and does not need a Service.")
     if isinstance(place, McpHost):
         return _condition("ResolvedRefs", True, "ResolvedRefs", f"{place.hostname}:{place.port} is an external host.")
     ref = Ref("Service", namespace, place.name)
@@ -216,7 +221,10 @@ def _resolved_backend(backend: Backend | XBackend, resources: Resources) -> Cond
         why = "cannot be read. Correct it." if ref in resources.broken else "not found. Add it."
         return _condition("ResolvedRefs", False, "BackendNotFound", f'Service "{ref.object_name}" {why}')
     if not any(port.port == place.port and port.protocol == "TCP" for port in service.spec.ports):
-        message = f'Service "{ref.object_name}" has no TCP port {place.port}. Add it, or correct the port.'
+        message = (
+            f'Service "{ref.object_name}" has no TCP port {place.port}. Add the port to the Service, or correct the '
+            "port of the Backend."
+        )
         return _condition("ResolvedRefs", False, "BackendNotFound", message)
     return _condition("ResolvedRefs", True, "ResolvedRefs", f'Service "{ref.object_name}" has port {place.port}.')
 

@@ -16,7 +16,7 @@ LONGEST_MESSAGE: Final = 1024
 _ROOM: Final = 48
 """Space for saying that there is more."""
 
-_UNASKED: Final = "gRPC servers and Envoys before 1.38 evaluate no policies in shadow mode"
+_UNASKED: Final = "gRPC servers, and Envoy before 1.38, do not evaluate policies in shadow mode"
 
 _Entry: TypeAlias = tuple[str, str]
 
@@ -26,7 +26,9 @@ def enforced_condition(standing: PolicyStanding, at: Standing, policies: Policie
     if standing.shadow:
         return _condition("Enforced", False, "Shadow", _shadowed(at, passages))
     if policies.closed:
-        return _condition("Enforced", True, "Denies", f"Every request is denied: {policies.closed}. Correct it.")
+        return _condition(
+            "Enforced", True, "Denies", f"authplane denies every request, because {policies.closed}. Correct it."
+        )
     if not at.accepted:
         return _refused(standing.ref, at, policies)
     found = [
@@ -57,7 +59,10 @@ def _refused(ref: Ref, at: Standing, policies: Policies) -> Condition:
     )
     if any(isinstance(each, Unusable) for each in denying):
         return _condition(
-            "Enforced", True, "Denies", "Every request is denied until the policy is accepted. Correct the policy."
+            "Enforced",
+            True,
+            "Denies",
+            "authplane denies every request until the policy is accepted. Correct the policy.",
         )
     return _condition("Enforced", False, "TargetNotFound", "The target does not exist. Add it, or correct targetRefs.")
 
@@ -68,7 +73,7 @@ def _placed(found: Sequence[PlacedPolicy], where: str, *, by_server: bool) -> Co
         for entry in placed.entries:
             places.setdefault((entry.rule, entry.entry), []).append(entry.place)
     asked = [isinstance(place, CallOut) for each in places.values() for place in each]
-    message = bounded(_sentences(places, where)) or "The policy grants nothing, so every request is denied."
+    message = bounded(_sentences(places, where)) or "The policy grants nothing, so authplane denies every request."
     if all(asked) and (asked or by_server):
         return _condition("Enforced", True, "CallOut", message)
     if any(asked):
@@ -94,8 +99,8 @@ def _words(places: Sequence[Place], where: str) -> str:
     if not reasons:
         return where
     if not native:
-        return f"by the policy server, {why}"
-    return f"{where} on {native} of {len(places)} routes, otherwise by the policy server, {why}"
+        return f"by the policy server, because {why}"
+    return f"{where} on {native} of {len(places)} routes, otherwise by the policy server, because {why}"
 
 
 def bounded(parts: Iterable[str]) -> str:

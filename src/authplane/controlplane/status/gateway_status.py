@@ -99,7 +99,9 @@ class _Build:
             type="Accepted",
             status="True" if served else "False",
             reason="ListenersNotValid" if wrong else "Accepted",
-            message=f"Not valid: {wrong}. Correct these listeners." if wrong else "All listeners are valid.",
+            message=f"These listeners are not valid: {wrong}. Correct the listeners."
+            if wrong
+            else "All listeners are valid.",
         )
         names = frozenset(each for listener in served for each in self._listener_names(listener))
         return Status(
@@ -202,9 +204,14 @@ class _Build:
 
     def _protected(self, ref: Ref) -> Condition:
         if self.gateways.protection.backend(ref.object_name) is not None:
-            return Condition(type="Protected", status="True", reason="PolicyAttached", message="A policy protects it.")
+            return Condition(
+                type="Protected", status="True", reason="PolicyAttached", message="A policy protects the Backend."
+            )
         return Condition(
-            type="Protected", status="False", reason="NoPolicy", message="No policy protects it. Add an AccessPolicy."
+            type="Protected",
+            status="False",
+            reason="NoPolicy",
+            message="No policy protects the Backend. Add an AccessPolicy.",
         )
 
     def _clusters(self) -> frozenset[str]:
@@ -228,7 +235,7 @@ class _Build:
             type="Programmed",
             status="False",
             reason=otherwise,
-            message="Not part of the configuration that proxies receive. Correct the errors.",
+            message="The control plane does not send this resource to proxies. Correct the errors.",
         )
 
     def _outdated(self, ref: Ref) -> tuple[Condition, ...]:

@@ -189,7 +189,7 @@ def _ready(cluster: ExtensionCluster | None) -> Condition:
             type="Ready",
             status="False",
             reason="NotValid",
-            message="An invalid ExtensionService has no cluster. Correct its errors.",
+            message="The ExtensionService is invalid, so Envoy gets no cluster for it. Correct its errors.",
         )
     count = cluster.ready_endpoints
     message = f'{count} ready endpoint{"" if count == 1 else "s"}; Envoy cluster "{cluster.name}"'
@@ -221,7 +221,7 @@ def programmed_condition(names: frozenset[XdsName], programming: Programming) ->
                 return _programmed_as("False", "Rejected", "; ".join(refusals)[:_LONGEST_MESSAGE])
             if names & pending:
                 return _programmed_as("Unknown", "Pending", "A proxy has not answered yet. Wait for its answer.")
-            return _programmed_as("True", "Programmed", "Every connected proxy accepted it.")
+            return _programmed_as("True", "Programmed", "Every connected proxy accepted this resource.")
         case _:
             assert_never(programming)
 
@@ -239,16 +239,20 @@ def server_condition(name: XdsName, programming: Programming) -> Condition:
         )
     if name in servers.pending:
         return _programmed_as("Unknown", "Pending", "A gRPC server has not answered yet. Wait for its answer.")
-    return _programmed_as("True", "Programmed", "Every gRPC server that requests it accepted it.")
+    return _programmed_as("True", "Programmed", "Every gRPC server that requests this resource accepted it.")
 
 
 def _not_sent(valid: Condition) -> Condition:
     if valid.status == "Unknown":
-        return _programmed_as("False", "OtherIngressClass", "Another controller serves it.")
+        return _programmed_as(
+            "False", "OtherIngressClass", "This gateway does not serve the ingress class of this HTTPProxy."
+        )
     if valid.status == "True":
-        return _programmed_as("False", "RootNotServed", "No served root HTTPProxy includes it. Correct the root.")
+        return _programmed_as(
+            "False", "RootNotServed", "No root HTTPProxy that Envoy serves includes this HTTPProxy. Correct the root."
+        )
     return _programmed_as(
-        "False", "NotValid", "Not part of the configuration that proxies receive. Correct the errors."
+        "False", "NotValid", "The control plane does not send this resource to proxies. Correct the errors."
     )
 
 
@@ -262,5 +266,5 @@ def outdated_condition() -> Condition:
         type="UpToDate",
         status="False",
         reason="LastGoodVersionInForce",
-        message="The file cannot be used as it is, and the last good version stays in force. Correct the file.",
+        message="authplane cannot use the current file, so the last good version stays in force. Correct the file.",
     )

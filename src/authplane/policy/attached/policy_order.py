@@ -38,7 +38,10 @@ class Stands:
             crowded = next((aim for aim in aims if counted.get(aim, 0) >= most), None)
             if crowded is not None:
                 effect = "is not evaluated" if shadow else "denies all requests"
-                return f"{crowded} already has {most} {what}, the maximum; this policy {effect}. Remove or merge some."
+                return (
+                    f"{crowded} already has {most} {what}, which is the maximum, so this policy {effect}. Remove or "
+                    "merge some."
+                )
         return ""
 
     def _limits(

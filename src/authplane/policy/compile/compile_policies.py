@@ -272,7 +272,7 @@ def _refusal(draft: Draft, present: list[PolicyTarget], work: _Pass, problems: P
         return wrong[0]
     if _is_full(draft, work.resources):
         message = (
-            "The status of the policy has no room for its targets beside the entries of other controllers, "
+            "The status of the policy has too few free entries for its targets, because other controllers use some, "
             "so the policy denies all requests. Remove targets, or split the policy."
         )
         problems.add(STATUS_FULL, message)

@@ -73,7 +73,9 @@ def build_excess(written: Written, most: int) -> Draft:
     aims = parse_targets(written.spec.target_refs, meta.namespace, problems)
     with problems.at("metadata", "namespace"):
         effect = "is not evaluated" if is_shadow(written) else "denies all requests"
-        said = f"Namespace {meta.namespace!r} already has {most} policies, the maximum; this policy {effect}."
+        said = (
+            f"Namespace {meta.namespace!r} already has {most} policies, which is the maximum, so this policy {effect}."
+        )
         problems.add("LimitPerNamespaceExceeded", f"{said} Remove or merge some.")
     return Draft(
         ref=_ref(written),
@@ -129,7 +131,7 @@ def _screen(written: Written, problems: Problems) -> ExternalService | None:
     given: ExternalAuth | None = written.spec.external_auth
     with problems.at("spec"):
         if (written.spec.action == "ExternalAuth") == (given is None):
-            said = "requires 'externalAuth'. Add it." if given is None else "has no 'externalAuth'. Remove it."
+            said = "requires 'externalAuth'. Add it." if given is None else "cannot have 'externalAuth'. Remove it."
             problems.add("Invalid", f"Action {written.spec.action} {said}")
         return None if given is None else parse_external(given, written.metadata.namespace, problems)
 

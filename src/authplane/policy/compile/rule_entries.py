@@ -86,7 +86,7 @@ def parse_entries(rule: AccessRule, reading: Reading, problems: Problems) -> tup
                 problems.add("Invalid", "'tools' and 'authorization' are both set. Remove one of them.")
         return _tools(rule.tools, problems)
     if rule.authorization is None and reading.missing_grants:
-        said = "A rule without 'authorization' grants everything here, unlike in an AccessPolicy."
+        said = "In this version of the API, a rule without 'authorization' grants everything."
         problems.warn("GrantsEverything", f"{said} Add 'authorization', or ignore this if intended.")
         return (Everything(),)
     if not rule.authorization:
@@ -109,7 +109,7 @@ def _parse_entry(written: AuthorizationEntry, reading: Reading, problems: Proble
     given = _given(written)
     for name in sorted(given - _MEMBERS[written.type]):
         with problems.at(name):
-            problems.add("Invalid", f"An authorization of type {written.type} has no {name!r}. Remove it.")
+            problems.add("Invalid", f"An authorization of type {written.type} cannot have {name!r}. Remove it.")
     match written:
         case AuthorizationEntry(type="InlineTools", tools=tuple() as tools):
             return _tools(tools, problems)
@@ -220,7 +220,7 @@ def _path(written: PathRule, problems: Problems) -> tuple[str, ...]:
         return (written.pattern,)
     value = written.value
     if written.pattern is not None or value is None:
-        problems.add("Invalid", "The path is incomplete. Expected a string, or 'type' and 'value'.")
+        problems.add("Invalid", "The path is not valid. Expected a string, or 'type' and 'value'.")
         return ()
     if not _PATH.fullmatch(value) or value.endswith("*"):
         # A '*' at the end would mean more than is written.
@@ -256,7 +256,7 @@ def _method(written: McpMethod, problems: Problems) -> tuple[Method | Family, ..
     if written.name in _FAMILIES:
         if written.params:
             with problems.at("params"):
-                said = f"{written.name!r} means several methods, which have no common 'params'. Name a single method."
+                said = f"{written.name!r} matches several methods, whose 'params' differ. Name a single method."
                 problems.add("Invalid", said)
             return ()
         return (Family(f"{written.name}/"),)

@@ -31,7 +31,7 @@ def parse_source(
         for name, value in given.items():
             if value and name != wanted:
                 with problems.at(name):
-                    problems.add("InvalidSource", f"A source of type {written.type} has no {name!r}. Remove it.")
+                    problems.add("InvalidSource", f"A source of type {written.type} cannot have {name!r}. Remove it.")
                 return None
         if written.type == "SPIFFE" and written.spiffe:
             return _spiffe(written.spiffe, settings, problems)
@@ -80,7 +80,7 @@ def _oidc(written: OidcSource, settings: Settings, options: Options, problems: P
             url = parse_issuer_url(written.issuer_url, problems, allow_http=options.allow_http_issuers)
         with problems.at("audiences"):
             if not written.audiences:
-                said = "Without audiences, a token that was issued for another server is accepted. Set audiences."
+                said = "Without audiences, the policy accepts tokens that were issued for other servers. Set audiences."
                 report = problems.add if settings.strict else problems.warn
                 report("AudiencesMissing", said)
             if "" in written.audiences:
@@ -95,6 +95,6 @@ def _oidc(written: OidcSource, settings: Settings, options: Options, problems: P
     unusable = issuer_settings(settings, url).unusable
     if unusable:
         with problems.at("oidc", "issuerUrl"):
-            said = f"The issuer cannot be reached: {unusable}. Add the CA certificates to the Secret."
+            said = f"authplane cannot connect to the issuer: {unusable}. Add the CA certificates to the Secret."
             problems.add("IssuerUnreachable", said)
     return Oidc(issuer=url, audiences=frozenset(written.audiences), scopes=tuple(dict.fromkeys(written.scopes)))

@@ -53,7 +53,9 @@ def resolve(
         over = tls.find(resources.services[asked.service], asked.port)
         if not isinstance(over, TlsRefused):
             return replace(asked, tls=over)
-        missing = Missing("BackendNotFound", f'Service "{asked.service}" cannot be reached over TLS: {over.message}')
+        missing = Missing(
+            "BackendNotFound", f'authplane cannot call Service "{asked.service}" over TLS: {over.message}'
+        )
     with problems.at("externalAuth", "backendRef"):
         problems.add(missing.reason, missing.message)
     return missing
@@ -99,7 +101,7 @@ def may_refer(resources: Resources, origin: Ref, service: ObjectName) -> bool:
 def _grpc(written: ExternalAuth, problems: Problems) -> OverGrpc:
     if written.http is not None:
         with problems.at("http"):
-            problems.add("Invalid", "'http' is for protocol HTTP only. Remove it, or set protocol: HTTP.")
+            problems.add("Invalid", "'http' applies only to protocol HTTP. Remove it, or set protocol: HTTP.")
     names = () if written.grpc is None else written.grpc.allowed_headers
     return OverGrpc(request_headers=_header_names(names, ("grpc", "allowedHeaders"), problems))
 
@@ -107,14 +109,16 @@ def _grpc(written: ExternalAuth, problems: Problems) -> OverGrpc:
 def _http(written: ExternalAuth, problems: Problems) -> OverHttp:
     if written.grpc is not None:
         with problems.at("grpc"):
-            problems.add("Invalid", "'grpc' is for protocol GRPC only. Remove it, or set protocol: GRPC.")
+            problems.add("Invalid", "'grpc' applies only to protocol GRPC. Remove it, or set protocol: GRPC.")
     given = written.http
     if given is None:
         return OverHttp()
     path = given.path
     if path and (not _PATH.fullmatch(path) or _STEPS.search(path)):
         with problems.at("http", "path"):
-            problems.add("Invalid", f"Servers can read the path {path!r} differently. Use a path such as '/verify'.")
+            problems.add(
+                "Invalid", f"Servers can interpret the path {path!r} in different ways. Use a path such as '/verify'."
+            )
     trimmed = path.strip("/")
     return OverHttp(
         path=f"/{trimmed}" if trimmed else "",

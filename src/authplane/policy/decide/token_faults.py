@@ -57,7 +57,7 @@ def _refused(token: Refused, sources: Iterable[Oidc]) -> str:
         case Reason.NOT_YET if when:
             return f"The token is not valid before {when}. {skew} Check the clocks, or wait."
         case Reason.TOO_OLD if when:
-            return f"The token is too old since {when}. {skew} Get a new token."
+            return f"The token exceeded its maximum age at {when}. {skew} Get a new token."
         case Reason.ISSUER if token.named:
             return _wrong_issuer(token.named, sources)
         case _:

@@ -33,7 +33,7 @@ TOKENS: Final = "requires a token, which only the policy server verifies"
 HOSTS: Final = "names hosts, which gRPC servers do not report"
 PORTS: Final = "names ports, which not every gRPC server knows"
 VALUE: Final = "matches a header value that is not plain text"
-WORDY: Final = "has an expression that is too long for gRPC servers, which add spaces and escapes"
+WORDY: Final = "has an expression that gRPC servers reject as too long, because they add spaces and escapes"
 ALL_HEADERS: Final = "reads all headers instead of one by name"
 
 _METHOD: Final = "POST"

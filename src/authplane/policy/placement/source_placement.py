@@ -34,12 +34,12 @@ from authplane.policy.placement.placement_model import CallOut, Sender, Token
 from authplane.policy.rules.access_settings import IssuerSettings, Settings
 from authplane.policy.rules.rule_model import Account, AnySource, Oidc, Source, Spiffe
 
-WORKLOAD_TOKENS: Final = "names workloads whose tokens are accepted too and must match their certificates"
+WORKLOAD_TOKENS: Final = "names workloads that can also send tokens, which must match their certificates"
 TWO_NAMES: Final = "names an issuer without https://, which tokens can spell in two ways"
 AGE: Final = "names an issuer with a maximum token age"
 SKEW: Final = "names an issuer whose clockSkew is not a whole number of seconds, or less than 2s"
 NO_KEYS: Final = "names an issuer whose keys the control plane has not fetched yet"
-UNUSABLE: Final = "names an issuer that cannot be reached"
+UNUSABLE: Final = "names an issuer to which the control plane cannot connect"
 NO_WORKLOAD: Final = "names a trust domain without a path, which identifies no workload"
 SCOPE: Final = "requires a scope whose regular expression is larger than Envoy accepts"
 

@@ -51,7 +51,9 @@ class Placement(StrEnum):
     """The policy server, always."""
 
 
-NO_BODY_INSPECTION: Final = "This has no effect: Envoy reads MCP messages as strictly as the policy server. Remove it."
+NO_BODY_INSPECTION: Final = (
+    "This setting has no effect: Envoy reads MCP messages as strictly as the policy server. Remove it."
+)
 """About a setting of earlier versions, which chose between strict and native."""
 
 

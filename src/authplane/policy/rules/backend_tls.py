@@ -142,7 +142,7 @@ def _place(
     with problems.at("spec"):
         if policy.spec.options:
             with problems.at("options"):
-                problems.warn("IgnoredField", "Options are not supported here. Remove them.")
+                problems.warn("IgnoredField", "authplane does not support options. Remove them.")
         with problems.at("validation"):
             tls = _read(policy.spec.validation, name.namespace, resources, problems)
         unresolved = tuple(each for each in problems.errors if each.reason in _UNRESOLVED)
@@ -175,16 +175,18 @@ def _standing(  # noqa: PLR0913, PLR0917 (each of them decides something)
         return TlsStanding(service, section, "Conflicted", message)
     said[section] = tls
     if isinstance(tls, TlsRefused):
-        return TlsStanding(service, section, tls.reason, f"The Service is not called: {tls.message}")
+        return TlsStanding(service, section, tls.reason, f"authplane does not call the Service: {tls.message}")
     known = resources.services.get(service)
     if known is None or (section and all(each.name != section for each in known.spec.ports)):
         wrong = (
-            "not found. Create it, or correct the name." if known is None else f"has no port {section!r}. Correct it."
+            "not found. Create it, or correct the name."
+            if known is None
+            else f"has no port {section!r}. Correct sectionName."
         )
         what = f'Service "{service}" {wrong}'
         problems.warn("TargetNotFound", what)
         return TlsStanding(service, section, "TargetNotFound", what)
-    return TlsStanding(service, section, "Accepted", "The Service is called over TLS.")
+    return TlsStanding(service, section, "Accepted", "authplane calls the Service over TLS.")
 
 
 def _read(written: BackendTlsValidation, namespace: str, resources: Resources, problems: Problems) -> Tls:

@@ -71,7 +71,7 @@ def _parse_target(written: TargetRef, namespace: str, problems: Problems) -> Pol
     section = written.section_name
     if section and kind != "Gateway":
         with problems.at("sectionName"):
-            problems.add("Invalid", "Only a Gateway has sections. Remove sectionName.")
+            problems.add("Invalid", "sectionName applies only to a Gateway. Remove sectionName.")
         section = ""
     return PolicyTarget(Ref(kind, namespace, written.name), section, written.group)
 

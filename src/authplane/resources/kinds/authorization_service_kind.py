@@ -100,7 +100,7 @@ def server_problems(server: AuthorizationService) -> Iterator[Problem]:
     for index, backend in enumerate(backends):
         path: Path = ("spec", "backends", index)
         if seen.setdefault(backend.name, index) != index:
-            message = f"spec.backends[{seen[backend.name]}] has the name {backend.name!r} too. Use another name."
+            message = f"spec.backends[{seen[backend.name]}] also has the name {backend.name!r}. Use another name."
             yield Problem((*path, "name"), "FieldConflict", message)
         yield from _exactly_one(path, testserver=backend.testserver, htpasswd=backend.htpasswd)
         yield from _without_users(path, backend)
@@ -109,7 +109,7 @@ def server_problems(server: AuthorizationService) -> Iterator[Problem]:
         if earlier is not None:
             message = (
                 f"spec.backends[{earlier}] comes first and matches every request that this backend matches. "
-                "Move this one before it, or remove it."
+                "Move this backend before it, or remove this backend."
             )
             yield Problem(path, "FieldConflict", message)
 
@@ -118,7 +118,7 @@ def _exactly_one(path: Path, **fields: object) -> Iterator[Problem]:
     given = [name for name, value in fields.items() if value is not None]
     if len(given) != 1:
         names = " and ".join(filter(None, [", ".join(map(repr, list(fields)[:-1])), repr(list(fields)[-1])]))
-        found = f"{' and '.join(map(repr, given))} are set" if given else "None of them is set"
+        found = f"{' and '.join(map(repr, given))} are set" if given else f"None of {names} is set"
         yield Problem(path, "FieldInvalid", f"{found}. Set exactly one of {names}.")
 
 
@@ -127,7 +127,7 @@ def _without_users(path: Path, backend: ServedBackend) -> Iterator[Problem]:
         yield Problem(
             (*path, "htpasswd"),
             "FieldInvalid",
-            "There are no users. Set 'files', or 'folder' with a folder of Secrets.",
+            "The backend has no users. Set 'files', or 'folder' with a folder of Secrets.",
         )
 
 
@@ -140,7 +140,9 @@ def _conditions(path: Path, conditions: tuple[Condition, ...]) -> Iterator[Probl
         if condition.context is not None:
             subject = f"entry {condition.context.key!r} in its context"
         if subject in about:
-            message = f"All conditions must match, and a request has one {subject}. Add another backend instead."
+            message = (
+                f"A request must match all conditions, but it has only one {subject}. Add another backend instead."
+            )
             yield Problem(here, "FieldConflict", message)
         about.add(subject)
 

@@ -214,7 +214,7 @@ def _tolerated(shape: Shape, name: str, node: Node, path: Path, report: Report) 
                 return True
             _warn_of_no_effect((*path, name), name, report)
             return True
-        message = f"{name!r} restricts access, and authplane does not enforce it. Remove it to use this resource."
+        message = f"{name!r} restricts access, but authplane does not enforce it. Remove it to use this resource."
         report.error((*path, name), "FieldNotEnforced", message)
         return False
     known = (*shape.readers, *upstream.silent, *upstream.ignored, *upstream.refused)

@@ -285,7 +285,8 @@ class _Builder:
         elif node.text in into.entries:
             first = into.entries[node.text].line
             message = (
-                f"The key {node.text!r} is twice in this mapping, on lines {first} and {node.line}. Remove one of them."
+                f"The key {node.text!r} occurs twice in this mapping, on lines {first} and {node.line}. Remove one "
+                "of them."
             )
             self.spots.append(Spot(Problem(self._path(node.text), DUPLICATE, message), node.line, node.column))
         else:

@@ -52,7 +52,7 @@ def apply_folder(staged: Path, folder: Path) -> Applied:
     except (OSError, FolderError) as error:
         raise ApplyError(
             f"Cannot apply {staged} to {folder}: {_why(error)}. Check that both folders exist and that "
-            "you may write there."
+            "you can write to them."
         ) from error
     return applied
 
@@ -65,7 +65,7 @@ def _alone(folder: Path) -> Generator[None]:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ApplyError(f"Another program is applying to {folder}. Try again.") from error
+            raise ApplyError(f"Another program is applying files to {folder}. Try again.") from error
         yield
     finally:
         os.close(opened)

@@ -164,7 +164,8 @@ class Listing:
             return
         except OSError as error:
             self.troubles[path] = (
-                f"Cannot list the folder: {error.strerror}. What was read from it stays in force. {_PERMIT}"
+                f"Cannot list the folder: {error.strerror}. The resources that were read from it earlier stay in "
+                f"force. {_PERMIT}"
             )
             self.unlisted.append(os.path.join(path, ""))  # noqa: PTH118
 
@@ -219,7 +220,7 @@ class Listing:
             return
         if os.path.commonpath((self.real, target)) != self.real:
             self.troubles[path] = (
-                "The link leads out of the folder, so it is not followed. Copy the file into the folder."
+                "The link points outside the folder, so authplane does not follow it. Copy the file into the folder."
             )
         elif folder:
             yield path, target, ""
@@ -237,7 +238,7 @@ class Listing:
         (self.beside if unit and path in self.files else self.files)[path] = Entry(opened, Stamp.of(found), unit)
 
 
-_PERMIT: Final = "Grant this user permission to read it."
+_PERMIT: Final = "Grant this user permission to read the folder."
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _TESTS: Final = tuple(f".test{suffix}" for suffix in _SUFFIXES)
 _SCHEMA: Final = "authplane.schema.json"

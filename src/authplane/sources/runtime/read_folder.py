@@ -336,7 +336,9 @@ def _content(path: str, largest: int) -> bytes:
             pieces.append(piece)
             size, room = max(size, sum(map(len, pieces))), _BLOCK
         if size > largest:
-            raise _NotReadError(f"The file is larger than {largest} bytes and is not read. Split it.")
+            raise _NotReadError(
+                f"The file is larger than {largest} bytes, so authplane does not read it. Split the file."
+            )
         return b"".join(pieces)
     finally:
         os.close(opened)

@@ -105,7 +105,7 @@ def _parse_channel_creds(fields: Fields) -> ChannelCredentials:
         return found[0]
     if problems.error_count == before and fields.require("channel_creds"):
         with problems.at("channel_creds"):
-            problems.add("Unsupported", "No supported type. Supported: insecure, google_default, tls.")
+            problems.add("Unsupported", "No entry has a supported type. Supported: insecure, google_default, tls.")
     return Insecure()  # never used: there is a problem
 
 
@@ -129,7 +129,7 @@ def _parse_identity(config: Fields) -> IdentityFiles | None:
     for name, other in (("certificate_file", "private_key_file"), ("private_key_file", "certificate_file")):
         if config.has(name) and not config.has(other):
             with config.at(other):
-                config.problems.add("Missing", f"Required together with {name}. Add it.")
+                config.problems.add("Missing", f"This field is required together with {name}. Add it.")
     return None if certificate is None or private_key is None else IdentityFiles(certificate, private_key)
 
 

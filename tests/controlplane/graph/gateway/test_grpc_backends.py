@@ -158,11 +158,11 @@ def test_tls_is_by_the_providers_of_the_bootstrap() -> None:
 REMOTE = "address: 'policy.example:9443', caFile: /ca.pem"
 UNASKABLE = {
     "TLS without a provider": ("{port: 1}", f"{{{REMOTE}}}", "Set this field to the certificate provider of its CA."),
-    "a provider without TLS": ("{port: 1, policyServerCaProvider: c}", "{}", "has no TLS"),
+    "a provider without TLS": ("{port: 1, policyServerCaProvider: c}", "{}", "does not use TLS"),
     "another name than that of the address": (
         "{port: 1, policyServerCaProvider: c}",
         f"{{{REMOTE}, serverName: other.example}}",
-        "verifies the host of the address, not 'other.example'",
+        "verifies that the certificate has the host of the address, not 'other.example'",
     ),
     "no certificate for a server that wants one": (
         "{port: 1, policyServerCaProvider: c}",
@@ -172,7 +172,7 @@ UNASKABLE = {
     "TLS over a socket": (
         "{port: 1, policyServerCaProvider: c}",
         "{address: 'unix:/s', caFile: /ca.pem, serverName: s}",
-        "verifies the host of the address, not 's'",
+        "verifies that the certificate has the host of the address, not 's'",
     ),
 }
 

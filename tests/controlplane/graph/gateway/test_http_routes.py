@@ -71,7 +71,9 @@ FILTERS = {
 def test_a_route_with_a_filter_that_is_not_supported_is_not_accepted(kind: str, field: str) -> None:
     rule = f"filters: [{{type: {kind}, {field}}}], backendRefs"
     made = World([ECHO, GATEWAY, GOOD, GOOD.replace("name: good}", "name: bad}").replace("backendRefs", rule)])
-    message = f"{kind} is not supported, so the route is not served. Remove it, or use only URLRewrite."
+    message = (
+        f"Filter {kind} is not supported, so Envoy does not serve the route. Remove the filter, or use only URLRewrite."
+    )
     require_refused(made, message)
 
 

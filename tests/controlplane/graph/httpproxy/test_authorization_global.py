@@ -24,7 +24,9 @@ SECURE: Final = PROXY.replace(BLOCK, "")
 PLAIN: Final = (
     SECURE.replace("    tls: {secretName: tls}\n", "").replace("web.example", "plain.example").replace("web", "plain")
 )
-UNAVAILABLE: Final = "Global authorization applies here and cannot be enforced. See the status of the configuration."
+UNAVAILABLE: Final = (
+    "Global authorization protects this HTTPProxy, but Envoy cannot enforce it. See the status of the configuration."
+)
 
 
 def ours(block: str) -> str:
@@ -121,7 +123,8 @@ def test_two_configurations_that_mean_different_services_withdraw_everything() -
     assert checked(made) == {}
     told = (
         "FieldConflict",
-        "Two configurations name this service and mean different namespaces. Set namespace in both.",
+        "Two configurations name this service without a namespace and so refer to different namespaces. Set "
+        "namespace in both.",
     )
     assert (made.problems("AuthplaneConfiguration"), made.problems("ContourConfiguration")) == ([told], [told])
 
@@ -204,7 +207,7 @@ def test_what_counts_only_for_a_service_of_its_own_is_named() -> None:
     assert made.warnings("HTTPProxy", "web") == [
         (
             "IgnoredField",
-            f"Global authorization applies here, so {field} has no effect. Remove it, or set extensionRef.",
+            f"The global authorization protects this host, so {field} has no effect. Remove it, or set extensionRef.",
         )
         for field in ("failOpen", "responseTimeout", "serviceType", "withRequestBody")
     ]

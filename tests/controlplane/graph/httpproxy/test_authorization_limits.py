@@ -48,7 +48,7 @@ spec:
 NOT_PERMITTED: Final = (
     "RefNotPermitted",
     'Spec.Virtualhost.Authorization.ServiceRef extension service "infra/auth" is in another '
-    'namespace, and no ReferenceGrant there lets HTTPProxies of "default" refer to it. Add one.',
+    'namespace, and no ReferenceGrant lets HTTPProxies of "default" refer to it. Add a ReferenceGrant.',
 )
 GRANTS: Final = {
     "no grant": ("", False),
@@ -129,20 +129,22 @@ LIMITS: Final = {
         "{disabling: Nobody}",
         "      authPolicy: {disabled: true}\n",
         "AuthDisablingNotPermitted",
-        "Disabling authorization is not permitted. Remove disabled, or ask the operator to change the "
+        "Disabling authorization is not permitted. Remove the field, or ask the operator to change the "
         "AuthplaneConfiguration.",
     ),
     "a long check": Limit(
         "{maxResponseTimeout: 2s}",
         "      responseTimeout: 2001ms\n",
         "AuthResponseTimeoutNotPermitted",
-        "A check may take at most 2 s. Lower the timeout, or ask the operator to change the AuthplaneConfiguration.",
+        "The configuration limits a check to 2 s. Lower the timeout, or ask the operator to change the "
+        "AuthplaneConfiguration.",
     ),
     "a check without end": Limit(
         "{maxResponseTimeout: 2s}",
         "      responseTimeout: infinity\n",
         "AuthResponseTimeoutNotPermitted",
-        "A check may take at most 2 s. Lower the timeout, or ask the operator to change the AuthplaneConfiguration.",
+        "The configuration limits a check to 2 s. Lower the timeout, or ask the operator to change the "
+        "AuthplaneConfiguration.",
     ),
 }
 
@@ -286,7 +288,11 @@ def test_shadow_mode_is_refused_where_authorization_must_be_enforced(contour: st
 def test_an_unknown_mode_is_an_error() -> None:
     made = world("{}", proxy=SHADOW.replace("Shadow", "shadow"))
     assert made.problems("HTTPProxy") == [
-        ("AuthModeNotValid", 'Annotation authplane.dev/authorization-mode is "shadow". Supported: Enforce, Shadow.')
+        (
+            "AuthModeNotValid",
+            'Annotation authplane.dev/authorization-mode has the unsupported value "shadow". Supported: Enforce, '
+            "Shadow.",
+        )
     ]
     assert made.secure() is None
     assert world("{}", proxy=SHADOW.replace("Shadow", "Enforce")).problems("HTTPProxy") == []

@@ -117,8 +117,8 @@ BAD: Final = {
     "gRPC to a service that speaks HTTP/1.1": Bad(
         "",
         "AuthProtocolMismatch",
-        'Spec.Virtualhost.Authorization.ServiceRef extension service "default/auth" speaks '
-        '"http/1.1", and a check over gRPC needs h2 or h2c. Change its protocol, or set serviceType to http.',
+        'Spec.Virtualhost.Authorization.ServiceRef extension service "default/auth" uses '
+        '"http/1.1", but Envoy sends gRPC checks only over h2 or h2c. Change its protocol, or set serviceType to http.',
         HTTP1,
     ),
 }

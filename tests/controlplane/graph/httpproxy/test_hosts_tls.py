@@ -87,8 +87,8 @@ def test_a_version_that_is_none_is_the_default_with_a_warning() -> None:
     made = world(proxy=with_tls("minimumProtocolVersion: '1.1', maximumProtocolVersion: TLSv1.2"))
     assert made.problems("HTTPProxy") == []
     assert made.warnings("HTTPProxy") == [
-        ("IgnoredField", '"1.1" is neither 1.2 nor 1.3, so 1.2 is used. Correct it.'),
-        ("IgnoredField", '"TLSv1.2" is neither 1.2 nor 1.3, so 1.3 is used. Correct it.'),
+        ("IgnoredField", '"1.1" is neither 1.2 nor 1.3, so Envoy uses 1.2. Use 1.2 or 1.3.'),
+        ("IgnoredField", '"TLSv1.2" is neither 1.2 nor 1.3, so Envoy uses 1.3. Use 1.2 or 1.3.'),
     ]
 
 
@@ -122,7 +122,7 @@ def test_a_host_that_contradicts_the_installation_is_withdrawn() -> None:
         proxy=with_tls("maximumProtocolVersion: '1.2'"), settings=EVERYWHERE.format("minimumProtocolVersion: '1.3'")
     )
     message = (
-        "Spec.Virtualhost.TLS with the installation's envoy.listener.tls, the minimum protocol "
+        "Spec.Virtualhost.TLS together with envoy.listener.tls of the configuration: the minimum protocol "
         "version is greater than the maximum protocol version. Change one of them."
     )
     assert made.problems("HTTPProxy") == [("TLSConfigNotValid", message)]
@@ -287,12 +287,12 @@ CLIENTS = {
     "not verified and not demanded, for lack of a CA": Clients(
         "skipClientCertValidation: true",
         ClientCertificates(ca=None, verified=False, required=False),
-        "Envoy does not verify client certificates, and clients need none. Ignore this if intended.",
+        "Envoy does not verify client certificates, and clients can connect without one. Ignore this if intended.",
     ),
     "not verified and told": Clients(
         "caSecret: ca, skipClientCertValidation: true, forwardClientCertificate: {uri: true}",
         ClientCertificates(ca=CA, verified=False, forwarded=Forwarded(uri=True)),
-        "Envoy does not verify client certificates. Clients can forge the details that it forwards. "
+        "Envoy does not verify client certificates. Clients can forge the certificate details that Envoy forwards. "
         "Ignore this if intended.",
     ),
 }
@@ -322,7 +322,7 @@ def test_a_delegated_ca_is_used() -> None:
 def test_leaf_only_without_a_list_is_reported_to_have_no_effect() -> None:
     made = world(proxy=with_tls("clientValidation: {caSecret: ca, crlOnlyVerifyLeafCert: true}"))
     assert made.warnings("HTTPProxy") == [
-        ("IgnoredField", "The field has no effect without a CRL. Set crlSecret, or remove it.")
+        ("IgnoredField", "This field has no effect without a CRL. Set crlSecret, or remove this field.")
     ]
 
 
@@ -335,7 +335,7 @@ BAD_CLIENTS = {
     "no such CA": (
         "{caSecret: missing}",
         "ClientValidationInvalid",
-        f'{INVALID}invalid CA Secret "default/missing": Secret not found. Correct it.',
+        f'{INVALID}invalid CA Secret "default/missing": Secret not found. Add the Secret.',
     ),
     "a CA of others": (
         "{caSecret: other/ca}",
@@ -346,7 +346,7 @@ BAD_CLIENTS = {
     "no such list": (
         "{caSecret: ca, crlSecret: missing}",
         "ClientValidationInvalid",
-        f'{INVALID}invalid CRL Secret "default/missing": Secret not found. Correct it.',
+        f'{INVALID}invalid CRL Secret "default/missing": Secret not found. Add the Secret.',
     ),
     "a list of others": (
         "{caSecret: ca, crlSecret: other/crl}",
@@ -358,7 +358,7 @@ BAD_CLIENTS = {
         "{caSecret: ca, crlSecret: crl}",
         "ClientValidationInvalid",
         f'{INVALID}invalid CRL Secret "default/crl": invalid CRL: it has no readable certificate '
-        "revocation lists. Correct it.",
+        "revocation lists. Correct the Secret.",
     ),
 }
 
@@ -405,7 +405,7 @@ NO_CERTIFICATE = {
         configuration(),
         "FallbackNotValid",
         'Spec.Virtualhost.TLS Secret "default/fallback" fallback certificate is invalid: Secret not '
-        "found. Add or correct it.",
+        "found. Add the Secret.",
     ),
     "it is not delegated": (
         configuration(httpproxy="{fallbackCertificate: {name: fallback, namespace: secrets}}"),

@@ -147,7 +147,8 @@ def test_a_root_cannot_be_included() -> None:
     assert made.problems("HTTPProxy", "web") == [
         (
             "RootIncludesRoot",
-            "root httpproxy cannot include another root httpproxy (default/other). Remove its virtualhost.",
+            "root httpproxy cannot include another root httpproxy (default/other). Remove virtualhost from "
+            "default/other.",
         )
     ]
     assert made.problems("HTTPProxy", "other") == []
@@ -292,7 +293,9 @@ def test_an_include_that_cannot_be_placed_withdraws_the_root(includes: str, want
 
 def lost_to(winner: str, words: str) -> tuple[str, str]:
     """Return what the loser of two routes with one match is told."""
-    message = f"{winner} matches {words!r} too and comes later: this route gets no requests. Remove one of them."
+    message = (
+        f"This route gets no requests: {winner}, which comes later, also matches {words!r}. Remove one of the routes."
+    )
     return ("DuplicateMatchConditions", message)
 
 
@@ -421,7 +424,7 @@ def test_an_orphan_names_the_proxy_that_cannot_be_read_and_may_include_it() -> N
         (
             "Orphaned",
             "this HTTPProxy is not part of a delegation chain from a root HTTPProxy. "
-            "HTTPProxy/default/web cannot be read and may include it. Correct that one first.",
+            "HTTPProxy/default/web cannot be read and may include this HTTPProxy. Correct it first.",
         )
     ]
 
@@ -456,7 +459,7 @@ def test_includes_that_lead_to_includes_count_before_they_are_followed() -> None
     made = world(proxy=root(many.replace("%s", "a")), a=child("a", includes=many.replace("%s", "b")), b=child("b"))
     assert made.problems("HTTPProxy", "web")[0] == (
         "IncludesTooMany",
-        "The root has more than 10000 routes, includes and HTTPProxies. Split it.",
+        "The root HTTPProxy leads to more than 10000 routes, includes and HTTPProxies in total. Split it.",
     )
 
 

@@ -125,8 +125,8 @@ spec:
 def test_status_and_validate_say_whose_it_is() -> None:
     made = world(proxy=marked(f"{OLD}: nginx"))
     message = (
-        'Ingress class "nginx" is left to another controller. This gateway serves HTTPProxies without a class and '
-        'those of "contour" only. Change the class or ingress.classNames.'
+        'This gateway does not serve HTTPProxies of ingress class "nginx". It serves only HTTPProxies without a class '
+        'and those of "contour". Change the class or ingress.classNames.'
     )
     assert made.warnings("HTTPProxy") == [("OtherIngressClass", message)]
     status = made.status("HTTPProxy", "web")

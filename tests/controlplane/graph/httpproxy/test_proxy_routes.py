@@ -101,8 +101,8 @@ def test_two_routes_with_the_same_conditions_in_another_order_are_the_same() -> 
     one = "{header: {name: X, present: true}}, {header: {name: y, present: true}}"
     two = "{header: {name: Y, present: true}}, {header: {name: x, present: true}}"
     made = routed(f"{{conditions: [{one}], {TO_ECHO}}}", f"{{conditions: [{two}], {TO_ECHO}}}")
-    message = "routes[1] matches '/[x present, y present]' too and comes later: this route gets no requests. "
-    assert made.warnings("HTTPProxy") == [("DuplicateMatchConditions", f"{message}Remove one of them.")]
+    message = "This route gets no requests: routes[1], which comes later, also matches '/[x present, y present]'. "
+    assert made.warnings("HTTPProxy") == [("DuplicateMatchConditions", f"{message}Remove one of the routes.")]
 
 
 # --- Actions
@@ -165,8 +165,8 @@ WRONG = {
     "a path that is a host": (
         "{requestRedirectPolicy: {path: //evil.example}}",
         "RequestRedirectPolicy",
-        REDIRECT
-        + "the path '//evil.example' starts with two slashes, so a client would read a host after them. Use one slash.",
+        REDIRECT + "the path '//evil.example' starts with two slashes, so a client would read the text after them "
+        "as a host. Use one slash.",
     ),
     "a host that is none": (
         "{requestRedirectPolicy: {hostname: 'a b'}}",
@@ -198,7 +198,7 @@ WRONG = {
     "two replacements of any prefix": (
         f"{{{TO_ECHO}, pathRewritePolicy: {{replacePrefix: [{{replacement: /b}}, {{replacement: /c}}]}}}}",
         "AmbiguousReplacement",
-        "ambiguous prefix replacement. Set the prefix of each.",
+        "ambiguous prefix replacement. Set the prefix of each replacement.",
     ),
     "a replacement without slash": (
         f"{{{TO_ECHO}, pathRewritePolicy: {{replacePrefix: [{{replacement: b}}]}}}}",
@@ -338,7 +338,7 @@ BAD_HEADERS = {
     ),
     "a host with more": (
         "{set: [{name: host, value: 'a/b'}]}",
-        '"Host" is not a host name @. Use one such as "shop.example:8080".',
+        'invalid value of header "Host" @: it is not a host name. Use one such as "shop.example:8080".',
     ),
     "a pseudo header": ("{set: [{name: ':path', value: /}]}", 'invalid set header ":path" @. Correct or remove it.'),
     "the length": (
@@ -383,7 +383,7 @@ def test_the_host_is_rewritten_for_one_service_alone() -> None:
     assert forward_of(made).host == "all.example"
     assert [target.host for target in forward_of(made).targets] == ["one.example", None]
     wrong = routed(f"{{services: [{{name: echo, port: 80, requestHeadersPolicy: {policy.replace('one.', '/')}}}]}}")
-    message = f'"Host" is not a host name {REQUEST}. Use one such as "shop.example:8080".'
+    message = f'invalid value of header "Host" {REQUEST}: it is not a host name. Use one such as "shop.example:8080".'
     assert wrong.problems("HTTPProxy") == [("RequestHeadersPolicyInvalid", message)]
 
 

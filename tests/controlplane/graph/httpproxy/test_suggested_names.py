@@ -9,7 +9,7 @@ CASES = {
         "extensionRef: {name: aauth}",
         "extension service \"default/aauth\" not found. Did you mean 'auth'?",
     ),
-    "a Secret": ("secretName: tls", "secretName: tlss", "Secret not found (did you mean 'tls'?). Add or correct it."),
+    "a Secret": ("secretName: tls", "secretName: tlss", "Secret not found (did you mean 'tls'?). Add the Secret."),
     "a Service": (
         "{name: echo, port: 80}",
         "{name: eco, port: 80}",

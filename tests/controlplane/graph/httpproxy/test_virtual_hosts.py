@@ -104,7 +104,7 @@ def secret_problem(secret: str) -> str:
     made = world(secrets=whole()["secrets"].split("---")[-1] if "ca.crt" in secret else secret)
     [message] = [message for reason, message in made.problems("HTTPProxy") if reason == "SecretNotValid"]
     return message.removeprefix('Spec.VirtualHost.TLS Secret "default/tls" is invalid: ').removesuffix(
-        ". Add or correct it."
+        ". Correct the Secret."
     )
 
 
@@ -114,7 +114,7 @@ def test_a_certificate_that_cannot_be_used_withdraws_the_host() -> None:
     mixed = KeyPair(certificate=good.certificate, key=other.key)
     raw = ed25519.Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     cases = {
-        "": "Secret not found",
+        "": "Secret not found. Add the Secret.",
         tls_secret("tls", good).replace("kubernetes.io/tls", "Opaque"): 'Secret type is not "kubernetes.io/tls"',
         tls_secret("tls", good).replace("tls.key", "tls.kay"): 'empty "tls.key" key',
         tls_secret("tls", good).replace("tls.crt", "tls.cert"): 'empty "tls.crt" key',
@@ -261,7 +261,7 @@ def test_of_two_routes_with_one_match_the_later_one_is_served() -> None:
     answer = "  - directResponsePolicy: {statusCode: 204}\n"
     made = world(proxy=PROXY.replace(ROUTE, ROUTE + answer))
     assert made.problems("HTTPProxy") == []
-    message = "routes[1] matches '/' too and comes later: this route gets no requests. Remove one of them."
+    message = "This route gets no requests: routes[1], which comes later, also matches '/'. Remove one of the routes."
     assert made.warnings("HTTPProxy") == [("DuplicateMatchConditions", message)]
     [found] = [each for each in made.generation.findings if each.problem.reason == "DuplicateMatchConditions"]
     assert found.problem.path == ("spec", "routes", 0)
@@ -421,6 +421,6 @@ def test_a_configuration_that_cannot_be_used_serves_nothing_instead_of_the_defau
     made = world(configuration=CONFIGURATION.replace(old, new))
     assert [found for found, _ in made.problems("AuthplaneConfiguration")] == [reason]
     assert made.problems("HTTPProxy") == [
-        ("ConfigurationNotValid", "The AuthplaneConfiguration cannot be used, so no host is served. Correct it.")
+        ("ConfigurationNotValid", "The AuthplaneConfiguration cannot be used, so Envoy serves no host. Correct it.")
     ]
     assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())

@@ -193,8 +193,8 @@ def test_limits_in_annotations_of_a_target_are_not_read_and_that_is_a_warning() 
     assert made.warnings("ExtensionService") == [
         (
             "IgnoredField",
-            f'ignoring annotation "projectcontour.io/{limit}" of Service "default/auth"; the limits of '
-            'ExtensionClusters are set by ".Spec.CircuitBreakerPolicy". Set that instead.',
+            f'ignoring annotation "projectcontour.io/{limit}" of Service "default/auth"; the field '
+            '".Spec.CircuitBreakerPolicy" sets the limits of ExtensionClusters. Set it instead.',
         )
         for limit in ("max-connections", "max-retries")
     ]

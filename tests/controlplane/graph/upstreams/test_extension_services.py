@@ -147,7 +147,7 @@ BAD = {
         EXTENSION.replace(VALIDATION, "").replace(
             TARGET, "  - {name: auth, port: 9443}\n  - {name: auth, port: 9443, protocol: h2c}\n"
         ),
-        [("FieldConflict", "protocol is set for some services only, and all services share it. Set it in spec.")],
+        [("FieldConflict", "protocol is set for some services only, but it applies to all of them. Set it in spec.")],
     ),
     "validation of one of two services": Bad(
         EXTENSION.replace(VALIDATION, "").replace(
@@ -155,7 +155,7 @@ BAD = {
             "  - {name: auth, port: 9443}\n"
             "  - {name: auth, port: 9443, validation: {caSecret: ca, subjectName: auth.example}}\n",
         ),
-        [("FieldConflict", "validation is set for some services only, and all services share it. Set it in spec.")],
+        [("FieldConflict", "validation is set for some services only, but it applies to all of them. Set it in spec.")],
     ),
     "everything at once": Bad(
         EXTENSION.replace("9443", "9999").replace("caSecret: ca", "caSecret: missing"),
@@ -310,7 +310,7 @@ def test_a_plaintext_check_names_the_cluster_or_the_given_authority() -> None:
 def test_a_server_name_without_tls_is_a_warning() -> None:
     made = world(extension=EXTENSION.replace(VALIDATION, "  protocol: h2c\n  serverName: a.example\n"))
     assert made.warnings("ExtensionService") == [
-        ("IgnoredField", 'ignoring field ".Spec.ServerName"; "h2c" is without TLS. Remove it.')
+        ("IgnoredField", 'ignoring field ".Spec.ServerName"; protocol "h2c" does not use TLS. Remove it.')
     ]
 
 

@@ -157,7 +157,7 @@ def test_weights_that_envoy_cannot_add_up_are_an_error() -> None:
     most = 2**32 - 1
     made = world(extension=targets(f"name: auth, port: 9443, weight: {most}", "name: auth, port: 9443, weight: 1"))
     assert made.problems("ExtensionService") == [
-        ("TargetWeightsNotValid", f"The weights of all services exceed {most} together. Lower them.")
+        ("TargetWeightsNotValid", f"The sum of the weights exceeds {most}. Lower the weights.")
     ]
     assert cluster_of(made) is None
 

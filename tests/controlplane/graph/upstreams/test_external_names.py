@@ -11,10 +11,11 @@ from authplane.controlplane.graph.upstreams.external_names import external_host,
 ELSEWHERE: Final = NameRules(allowed=ExternalNames.ELSEWHERE)
 ANYWHERE: Final = NameRules(allowed=ExternalNames.ANYWHERE)
 CLUSTER: Final = (
-    "is an ExternalName service that points to a name of the cluster, this is not allowed. Use an EndpointSlice."
+    "is an ExternalName service that points to a DNS name inside the cluster, this "
+    "is not allowed. Use an EndpointSlice."
 )
 WRITTEN: Final = (
-    "is an ExternalName service that points to an address that is part of the name, this "
+    "is an ExternalName service that points to an address that the name contains, this "
     "is not allowed. Use an EndpointSlice."
 )
 LOCALHOST: Final = "is an ExternalName service that points to localhost, this is not allowed. Use an EndpointSlice."

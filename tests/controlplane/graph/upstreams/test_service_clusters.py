@@ -234,8 +234,8 @@ def test_routes_lead_to_no_name_outside_unless_it_is_enabled(settings: str) -> N
     assert made.problems("HTTPProxy") == [
         (
             "ServiceUnresolvedReference",
-            "Spec.Routes unresolved service reference: default/outside is an ExternalName service. "
-            "Set enableExternalNameService: true to allow them.",
+            "Spec.Routes unresolved service reference: default/outside is an ExternalName service, "
+            "which is not allowed. Set enableExternalNameService: true.",
         )
     ]
     secure = made.secure()

@@ -298,7 +298,7 @@ def test_a_factory_name_selects_credentials_as_the_bootstrap_writes_them_before_
         " channel_credentials_plugin. [CredentialsUnsupported]"
     ]
     assert named(factory("tls", certificate_file="/cert.pem")) == [
-        "google_grpc.config.private_key_file: Required together with certificate_file. Add it. [Missing]"
+        "google_grpc.config.private_key_file: This field is required together with certificate_file. Add it. [Missing]"
     ]
     message = factory("other")
     message.google_grpc.channel_credentials_plugin.append(INSECURE)

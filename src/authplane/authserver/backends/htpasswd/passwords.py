@@ -107,13 +107,13 @@ def weakness(stored: PasswordHash) -> str | None:
         case Bcrypt():
             return None
         case Apr1():
-            return "apr1 (1,000 rounds of MD5) is cheap to guess"
+            return "the hash uses apr1 (1,000 rounds of MD5), which is cheap to crack"
         case Sha():
-            return "{SHA} (SHA-1 without salt) is almost free to guess"
+            return "the hash uses {SHA} (SHA-1 without salt), which is almost free to crack"
         case Ssha():
-            return "{SSHA} (salted SHA-1) is almost free to guess"
+            return "the hash uses {SSHA} (salted SHA-1), which is almost free to crack"
         case Sha256Crypt() | Sha512Crypt():
-            return "SHA-crypt is cheap to guess on graphics cards"
+            return "the hash uses SHA-crypt, which is cheap to crack on graphics cards"
         case _:
             assert_never(stored)
 
@@ -175,10 +175,10 @@ _SHA_CRYPT: Final = re.compile(
 )
 _UNKNOWN: Final = Unusable(
     "HashUnknown",
-    "The hash format is not supported; plain text and DES never are. Run 'htpasswd -B' to create one.",
+    "The hash format is not supported. The server never accepts plain text or DES. Run 'htpasswd -B' to create a hash.",
 )
 _DAMAGED: Final = Unusable(
-    "HashDamaged", "The hash is incomplete or has an invalid character. Run 'htpasswd -B' to create one."
+    "HashDamaged", "The hash is incomplete or has an invalid character. Run 'htpasswd -B' to create a hash."
 )
 
 
@@ -188,7 +188,9 @@ def _parse_bcrypt(text: str) -> PasswordHash | Unusable:
         return _DAMAGED
     cost = int(found[1])
     if not 4 <= cost <= HIGHEST_COST:
-        return Unusable("HashCostRefused", f"The bcrypt cost {cost} is not supported. Use 4 to {HIGHEST_COST}.")
+        return Unusable(
+            "HashCostRefused", f"The bcrypt cost {cost} is not supported. Use a cost from 4 to {HIGHEST_COST}."
+        )
     return Bcrypt(stored=text.encode(), cost=cost)
 
 

@@ -94,10 +94,10 @@ class _Settled(NamedTuple):
 def _settled(user: str, holder: Declared, newer: Declared, contested: set[str]) -> _Settled:
     """Decide which of two entries for a user applies."""
     if holder.owner == newer.owner:
-        message = f"{shown(user)} is also in {holder.origin}; this entry is used. Remove one of them."
+        message = f"{shown(user)} is also in {holder.origin}; the server uses this entry. Remove one of the entries."
         return _Settled(replace=True, conflicts=(_conflict(newer, message, Severity.WARNING),))
     if holder.owner == OPERATOR:
-        message = f"{shown(user)} is also in {holder.origin}; that entry is used. Remove one of them."
+        message = f"{shown(user)} is also in {holder.origin}; the server uses that entry. Remove one of the entries."
         return _Settled(replace=False, conflicts=(_conflict(newer, message, Severity.WARNING),))
     contested.add(user)
     pairs = ((holder, newer), (newer, holder))
@@ -105,8 +105,8 @@ def _settled(user: str, holder: Declared, newer: Declared, contested: set[str]) 
 
 
 def _rival(user: str, other: Declared) -> str:
-    said = f"{shown(user)} is also in {other.origin}, of another namespace, so neither is used."
-    return f"{said} Remove one of them."
+    said = f"{shown(user)} is also in {other.origin}, which is in another namespace, so the server uses neither entry."
+    return f"{said} Remove one of the entries."
 
 
 def _conflict(declared: Declared, message: str, severity: Severity = Severity.ERROR) -> Conflict:

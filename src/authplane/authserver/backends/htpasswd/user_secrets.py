@@ -66,14 +66,15 @@ def parse_user_secrets(
         content = secret.value(KEY)
         if realm not in {"", "*"} and not fit_realm(realm):
             message = (
-                "The realm is not printable ASCII of at most 128 characters, so the Secret is not used. Correct it."
+                "The realm is not at most 128 printable ASCII characters, so the server ignores the Secret. Correct "
+                "the realm."
             )
             problems.append(
                 SecretProblem(ref, Problem(("metadata", "annotations", AUTH_REALM), "RealmInvalid", message))
             )
             continue
         if content is None:
-            message = f"The Secret has no key {KEY!r}, so it is not used. Add the key."
+            message = f"The Secret has no key {KEY!r}, so the server ignores the Secret. Add the key."
             problems.append(SecretProblem(ref, Problem(("data",), "KeyMissing", message)))
             continue
         path = ("stringData" if KEY in secret.string_data else "data", KEY)

@@ -95,7 +95,8 @@ def _parse_line(line: bytes) -> tuple[str, PasswordHash] | Unusable:
         return Unusable("LineInvalid", "The line is not UTF-8, or its hash is not ASCII. Correct it.")
     if not fit_user(user):
         return Unusable(
-            "UserInvalid", f"The user name is not 1 to {LONGEST_USER} bytes without control characters. Correct it."
+            "UserInvalid",
+            f"The user name is empty, longer than {LONGEST_USER} bytes, or has control characters. Correct it.",
         )
     stored = parse_hash(text)
     return (

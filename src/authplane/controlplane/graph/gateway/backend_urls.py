@@ -60,11 +60,12 @@ def _host_problem(url: McpUrl, settings: Settings) -> str:
     match special_place(url.host, settings.names.cluster_domain):
         case Place.METADATA | Place.LINK | Place.WRITTEN_OUT:
             return (
-                f"{url.host!r} may lead to a link-local or metadata address, which gives out credentials of the "
+                f"{url.host!r} names a link-local or cloud metadata address, where a client can read credentials of "
+                "the "
                 "machine. Use the address of the MCP server."
             )
         case Place.CLUSTER:
-            return f"{url.host!r} is a name of the cluster. Use serviceName and port instead of url."
+            return f"{url.host!r} is a DNS name inside the cluster. Use serviceName and port instead of url."
         case _:
             return ""
 
@@ -73,12 +74,15 @@ def _rule_problem(url: McpUrl, settings: Settings) -> str:
     """Say why the settings do not allow a URL; empty if they do."""
     here = special_place(url.host, settings.names.cluster_domain) is Place.HERE
     if settings.backend_urls is BackendUrls.DENY:
-        return "spec.gateway.backendUrls denies URLs of Backends. Use serviceName or hostname."
+        return "spec.gateway.backendUrls is Deny, so a Backend cannot have a url. Use serviceName or hostname."
     if settings.backend_urls is BackendUrls.HTTPS_ONLY and (here or not url.secure):
         return (
-            f"{url.text!r} is not an https:// URL of a host outside, and spec.gateway.backendUrls is HTTPSOnly. "
-            "Use https:// and a host outside, or use serviceName."
+            f"{url.text!r} is not an https:// URL of an external host, and spec.gateway.backendUrls is HTTPSOnly. "
+            "Use https:// and an external host, or use serviceName."
         )
     if settings.names.allowed is ExternalNames.NOWHERE and not here:
-        return "spec.contour.enableExternalNameService is false, so hosts outside are disabled. Use serviceName."
+        return (
+            "spec.contour.enableExternalNameService is false, so a Backend cannot use an external host. Use "
+            "serviceName."
+        )
     return ""

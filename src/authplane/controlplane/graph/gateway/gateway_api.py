@@ -185,7 +185,7 @@ class _Build:
             problems = self.reports.of(configuration_ref(configuration))
             with problems.at("spec", "gateway"):
                 for each in found:
-                    problems.warn(each.reason, f"The default Gateway is not served. {each.message}")
+                    problems.warn(each.reason, f"The control plane does not serve the default Gateway. {each.message}")
         # What is wrong with a Backend is in its own report.
         routes = default_routes(resources)
         return listeners, self._attached(routes, listeners, lambda _: unheard, self.memory.default_routes)

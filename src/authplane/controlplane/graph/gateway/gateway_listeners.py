@@ -11,7 +11,7 @@ from typing import Final
 from authplane.controlplane.graph.model.hostnames import ANY, hostname_problem
 from authplane.controlplane.graph.model.port_model import Certificate, ClientCertificates
 from authplane.controlplane.graph.model.reference_grants import may_refer
-from authplane.controlplane.graph.tls.tls_secrets import Unusable, ca_bundle, server_certificate
+from authplane.controlplane.graph.tls.tls_secrets import Unusable, ca_bundle, remedy, server_certificate
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems
 from authplane.core.values import dataclass
@@ -102,7 +102,7 @@ def _checked(listener: Listener, names: Collection[str], taken: Collection[int],
                 ),
             )
     if listener.port in taken:
-        message = f"Port {listener.port} serves HTTPProxies. Use another port."
+        message = f"Envoy already serves HTTPProxies on port {listener.port}. Use another port."
         with problems.at("port"):
             return replace(listener, not_accepted=_fault("PortUnavailable", message, problems))
     return listener
@@ -129,11 +129,13 @@ def _conflict(listener: Listener, owner: Listener, problems: Problems) -> Fault:
     whose = f"Listener {owner.section!r} of Gateway {owner.gateway}"
     if listener.secure != owner.secure:
         return _fault(
-            "ProtocolConflict", f"{whose} has another protocol on port {listener.port}. Use another port.", problems
+            "ProtocolConflict", f"{whose} uses another protocol on port {listener.port}. Use another port.", problems
         )
     host = "every host" if listener.hostname == ANY else repr(listener.hostname)
     return _fault(
-        "HostnameConflict", f"{whose} has {host} on port {listener.port}. Use another host name or port.", problems
+        "HostnameConflict",
+        f"{whose} already serves {host} on port {listener.port}. Use another host name or port.",
+        problems,
     )
 
 
@@ -192,7 +194,9 @@ class _Read:
                 return _fault("Invalid", f"{written.hostname!r} {wrong}", problems)
         if written.protocol == "HTTP" and written.tls is not None:
             with problems.at("tls"):
-                return _fault("Invalid", "An HTTP listener has no TLS. Remove tls, or set protocol to HTTPS.", problems)
+                return _fault(
+                    "Invalid", "An HTTP listener does not use TLS. Remove tls, or set protocol to HTTPS.", problems
+                )
         if written.tls is not None and written.tls.mode != "Terminate":
             with problems.at("tls", "mode"):
                 return _fault("Invalid", "An HTTPS listener must terminate TLS. Set mode to Terminate.", problems)
@@ -236,13 +240,13 @@ class _Read:
     def _secret(self, ref: SecretRef, wrong_kind: str) -> ObjectName | None:
         """Return the Secret that is named, if the Gateway may name it."""
         if (ref.group, ref.kind) != ("", "Secret"):
-            self._add(wrong_kind, f"{ref.kind!r} of {ref.group!r} cannot be used here. Refer to a Secret.")
+            self._add(wrong_kind, f"{ref.kind!r} of group {ref.group!r} is not a Secret. Refer to a Secret.")
             return None
         name = ObjectName(ref.namespace or self._gateway.namespace, ref.name)
         if not self._trusted and not may_use(self._resources, self._gateway, name):
             self._add(
                 "RefNotPermitted",
-                f'No ReferenceGrant lets Gateway "{self._gateway}" refer to Secret "{name}". Add one.',
+                f'No ReferenceGrant lets Gateway "{self._gateway}" refer to Secret "{name}". Add a ReferenceGrant.',
             )
             return None
         return name
@@ -253,7 +257,7 @@ class _Read:
             return None
         found = server_certificate(self._resources, name)
         if isinstance(found, Unusable):
-            self._add("InvalidCertificateRef", f'Secret "{name}" is invalid: {found}. Add or correct it.')
+            self._add("InvalidCertificateRef", f'Secret "{name}" is invalid: {found}. {remedy(found)}')
             return None
         return found
 
@@ -263,7 +267,7 @@ class _Read:
             return b""
         found = ca_bundle(self._resources, name)
         if isinstance(found, Unusable):
-            self._add("InvalidCACertificateRef", f'Secret "{name}" is invalid: {found}. Add or correct it.')
+            self._add("InvalidCACertificateRef", f'Secret "{name}" is invalid: {found}. {remedy(found)}')
             return b""
         return found
 
@@ -272,7 +276,10 @@ class _Read:
         others = [each for each in allowed.kinds if (each.group, each.kind) != _ROUTE_KIND]
         if others:
             with self._problems.at("allowedRoutes", "kinds"):
-                self._add("InvalidRouteKinds", f"{others[0].kind!r} cannot attach to a listener. Use HTTPRoute.")
+                self._add(
+                    "InvalidRouteKinds",
+                    f"Routes of kind {others[0].kind!r} cannot attach to a listener. Use HTTPRoute.",
+                )
         return len(others) < len(allowed.kinds) or not allowed.kinds
 
     def _add(self, reason: str, message: str) -> None:

@@ -98,7 +98,7 @@ def _check(server: PolicyServer, written: GrpcBackend, problems: Problems) -> Po
     if len(server.addresses) > 1:
         problems.warn(
             "PolicyServerFirstAddress",
-            "gRPC servers use only the first of policyServer.addresses. Ignore this if intended.",
+            "gRPC servers connect only to the first of policyServer.addresses. Ignore this if intended.",
         )
     target = _target(where)
     provider = written.policy_server_ca_provider
@@ -108,7 +108,8 @@ def _check(server: PolicyServer, written: GrpcBackend, problems: Problems) -> Po
                 if provider is not None:
                     problems.add(
                         "PolicyServerNotValid",
-                        "policyServer of the configuration has no TLS. Remove this field, or set policyServer.caFile.",
+                        "spec.policyServer of the configuration does not use TLS. Remove this field, or set "
+                        "policyServer.caFile.",
                     )
                     return None
                 return PolicyCheck(target=target, timeout=server.timeout)
@@ -116,14 +117,15 @@ def _check(server: PolicyServer, written: GrpcBackend, problems: Problems) -> Po
                 if provider is None:
                     problems.add(
                         "PolicyServerNotValid",
-                        "policyServer of the configuration has TLS. Set this field to the certificate "
+                        "spec.policyServer of the configuration uses TLS. Set this field to the certificate "
                         "provider of its CA.",
                     )
                     return None
                 if not isinstance(where, OverTcp) or name != where.host:
                     problems.add(
                         "PolicyServerNotValid",
-                        f"A gRPC server verifies the host of the address, not {name!r}. Use an address "
+                        f"A gRPC server verifies that the certificate has the host of the address, not {name!r}. Use "
+                        "an address "
                         "whose host is in the certificate.",
                     )
                     return None
@@ -140,8 +142,8 @@ def _own(server: PolicyServer, written: GrpcBackend, problems: Problems) -> str 
         with problems.at("policyServerCertificateProvider"):
             problems.add(
                 "PolicyServerNotValid",
-                "Required here: policyServer of the configuration has a client certificate. Set the provider of the"
-                " certificate that this server shows.",
+                "This field is required, because spec.policyServer of the configuration has a client certificate. "
+                "Set the provider of the certificate that this server presents.",
             )
         return None
     return own or ""
@@ -168,5 +170,6 @@ def _doubt(ref: Ref, written: GrpcBackend, policies: Policies | None, problems: 
         with problems.at("tls"):
             problems.warn(
                 "SourceNeverMatches",
-                "Policies require client certificates, but clients cannot present any. Set clientCaProvider.",
+                "Policies require client certificates, but this gRPC server does not request any. Set "
+                "clientCaProvider.",
             )

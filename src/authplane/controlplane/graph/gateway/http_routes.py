@@ -249,13 +249,14 @@ class _Attachment:
         if not named:
             return self._fault(
                 "NoMatchingParent",
-                f"Gateway {gateway} does not exist or has no such listener. Correct parentRefs, or add it.",
+                f"Gateway {gateway} does not exist, or has no listener that parentRefs names. Correct parentRefs, or "
+                "add the Gateway or the listener.",
             )
         admitting = [each for each in named if each.admits(namespace)]
         if not admitting:
             return self._fault(
                 "NotAllowedByListeners",
-                f"Gateway {gateway} does not admit routes of this namespace. Change its allowedRoutes.",
+                f"Gateway {gateway} does not accept routes from this namespace. Change allowedRoutes of its listeners.",
             )
         places = [
             (listener, host) for listener in admitting for host in self._hosts(listener) if self._owns(listener, host)
@@ -263,7 +264,7 @@ class _Attachment:
         if not places:
             return self._fault(
                 "NoMatchingListenerHostname",
-                f"No listener of Gateway {gateway} has a host name of this route. Correct hostnames.",
+                f"No listener of Gateway {gateway} serves a host name of this route. Correct hostnames.",
             )
         self.listeners += (listener for listener, _ in places)
         served = [place for place in places if place[0].served]

@@ -187,7 +187,9 @@ class _Build:
         tls = self._tls.find(service, mcp.port, self._resources, self._settings, problems)
         if isinstance(tls, TlsRefused):
             with problems.at("serviceName"):
-                problems.add("TLSUpstreamValidation", f"BackendTLSPolicy cannot be applied. {tls.message}")
+                problems.add(
+                    "TLSUpstreamValidation", f"The control plane cannot apply the BackendTLSPolicy. {tls.message}"
+                )
             return None
         cluster = ServiceCluster(
             name=f"backend/{ref}",

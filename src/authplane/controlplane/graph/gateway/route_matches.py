@@ -37,7 +37,7 @@ from authplane.resources.kinds.gateway import (
 _UNSUPPORTED: Final = "UnsupportedValue"
 _METHOD: Final = re.compile(r"[A-Z]{1,32}")
 _DURATION: Final = re.compile(r"(?:[0-9]{1,5}(?:h|m|s|ms)){1,4}")
-_REMOVE: Final = "Remove it, or use only URLRewrite."
+_REMOVE: Final = "Remove the filter, or use only URLRewrite."
 METHOD: Final = ":method"
 
 
@@ -139,14 +139,16 @@ def read_rewrite(
     for index, each in enumerate(filters):
         if not each.supported:
             with problems.at(index):
-                problems.add(_UNSUPPORTED, f"{each.type} is not supported, so the route is not served. {_REMOVE}")
+                problems.add(
+                    _UNSUPPORTED, f"Filter {each.type} is not supported, so Envoy does not serve the route. {_REMOVE}"
+                )
     rewrites = [(index, each) for index, each in enumerate(filters) if each.supported]
     if len(rewrites) > 1:
         problems.add(_UNSUPPORTED, "URLRewrite is set more than once. Remove all but one.")
     for index, each in rewrites[:1]:
         with problems.at(index):
             if each.url_rewrite is None:
-                problems.add(_UNSUPPORTED, "The filter URLRewrite has no urlRewrite. Set it.")
+                problems.add(_UNSUPPORTED, "The filter URLRewrite has no urlRewrite. Set urlRewrite.")
                 return None, ""
             with problems.at("urlRewrite"):
                 return _rewrite(each.url_rewrite, paths, problems)
@@ -172,7 +174,8 @@ def _new_path(written: PathModifier, paths: Iterable[PathMatch], problems: Probl
     given = written.replace_full_path if whole else written.replace_prefix_match
     other = written.replace_prefix_match if whole else written.replace_full_path
     if given is None or other is not None:
-        problems.add(_UNSUPPORTED, f"{written.type} needs its own field and no other. Set only that field.")
+        field = "replaceFullPath" if whole else "replacePrefixMatch"
+        problems.add(_UNSUPPORTED, f"Type {written.type} requires {field} and no other field. Set only {field}.")
         return None
     path = given or "/"
     wrong = target_problem(path)
@@ -206,7 +209,7 @@ def read_timeout(written: RouteTimeouts | None, otherwise: Timeout, problems: Pr
         request = _duration(written.request, "request", problems)
         backend = _duration(written.backend_request, "backendRequest", problems)
         if isinstance(request, After) and isinstance(backend, After) and backend.duration > request.duration:
-            problems.add(_UNSUPPORTED, "backendRequest is longer than request. Lower it.")
+            problems.add(_UNSUPPORTED, "backendRequest is longer than request. Lower backendRequest.")
     if isinstance(backend, After):
         return backend
     return otherwise if isinstance(request, UseDefault) else request

@@ -162,12 +162,14 @@ class _Read:
                 self._problems.add("UnsupportedValue", "Filters of a backend are not supported. Remove them.")
         is_backend = ref.kind in {"Backend", "XBackend"} and ref.group in _AGENTIC
         if not is_backend and (ref.group, ref.kind) != ("", "Service"):
-            self._add("InvalidKind", f"{ref.kind!r} of {ref.group!r} is not supported. Use Service or Backend.")
+            self._add(
+                "InvalidKind", f"{ref.kind!r} of group {ref.group!r} cannot be a backend. Use Service or Backend."
+            )
         elif not may_refer(self._beside.resources, self._ref, target):
             origin = f'HTTPRoute "{self._ref.object_name}"'
             self._add(
                 "RefNotPermitted",
-                f'No ReferenceGrant lets {origin} refer to {ref.kind} "{target.object_name}". Add one.',
+                f'No ReferenceGrant lets {origin} refer to {ref.kind} "{target.object_name}". Add a ReferenceGrant.',
             )
         elif is_backend:
             return self._protected(target, ref.weight, host)

@@ -41,7 +41,7 @@ def require_disabling_permitted(settings: Settings, root: str, namespace: str, p
         case _:
             assert_never(settings.disabling)
     with problems.at("authPolicy", "disabled"):
-        problems.add("AuthDisablingNotPermitted", f"{why} Remove disabled, {_OPERATOR}")
+        problems.add("AuthDisablingNotPermitted", f"{why} Remove the field, {_OPERATOR}")
     return False
 
 
@@ -54,5 +54,5 @@ def require_short(timeout: Timeout, settings: Settings, problems: Problems) -> N
         with problems.at("responseTimeout"):
             problems.add(
                 "AuthResponseTimeoutNotPermitted",
-                f"A check may take at most {longest.total_seconds():g} s. Lower the timeout, {_OPERATOR}",
+                f"The configuration limits a check to {longest.total_seconds():g} s. Lower the timeout, {_OPERATOR}",
             )

@@ -62,8 +62,8 @@ def _protocol(written: Authorization, extension: Extension, where: str, problems
         with problems.at("serviceType"):
             problems.add(
                 "AuthProtocolMismatch",
-                f'{where}.ServiceRef extension service "{extension.object_name}" speaks "{extension.version.value}", '
-                "and a check over gRPC needs h2 or h2c. Change its protocol, or set serviceType to http.",
+                f'{where}.ServiceRef extension service "{extension.object_name}" uses "{extension.version.value}", '
+                "but Envoy sends gRPC checks only over h2 or h2c. Change its protocol, or set serviceType to http.",
             )
     return OverGrpc(authority=extension.authority) if settled else None
 

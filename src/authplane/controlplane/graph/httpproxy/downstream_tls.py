@@ -10,6 +10,7 @@ from authplane.controlplane.graph.tls.secret_delegation import may_use
 from authplane.controlplane.graph.tls.tls_secrets import (
     Unusable,
     ca_bundle,
+    remedy,
     revocation_lists,
     secret_name,
     server_certificate,
@@ -56,7 +57,10 @@ def _limits(tls: Tls, everywhere: TlsLimits, problems: Problems) -> TlsLimits:
     if maximum < minimum:
         problems.add("TLSConfigNotValid", f"Spec.Virtualhost.TLS {greater}")
     elif stricter.maximum < stricter.minimum:
-        problems.add("TLSConfigNotValid", f"Spec.Virtualhost.TLS with the installation's envoy.listener.tls, {greater}")
+        problems.add(
+            "TLSConfigNotValid",
+            f"Spec.Virtualhost.TLS together with envoy.listener.tls of the configuration: {greater}",
+        )
     return stricter
 
 
@@ -66,7 +70,9 @@ def _version(written: str, field: str, default: str, problems: Problems) -> str:
         return written
     if written:
         with problems.at(field):
-            problems.warn("IgnoredField", f'"{written}" is neither 1.2 nor 1.3, so {default} is used. Correct it.')
+            problems.warn(
+                "IgnoredField", f'"{written}" is neither 1.2 nor 1.3, so Envoy uses {default}. Use 1.2 or 1.3.'
+            )
     return default
 
 
@@ -115,9 +121,7 @@ def _certificate(tls: Tls, namespace: str, shared: BuildContext, problems: Probl
             return None
         found = server_certificate(shared.resources, name)
         if isinstance(found, Unusable):
-            problems.add(
-                "SecretNotValid", f'Spec.VirtualHost.TLS Secret "{name}" is invalid: {found}. Add or correct it.'
-            )
+            problems.add("SecretNotValid", f'Spec.VirtualHost.TLS Secret "{name}" is invalid: {found}. {remedy(found)}')
             return None
         return found
 
@@ -143,7 +147,7 @@ def _fallback(namespace: str, shared: BuildContext, problems: Problems) -> Certi
         if isinstance(found, Unusable):
             problems.add(
                 "FallbackNotValid",
-                f'Spec.Virtualhost.TLS Secret "{name}" fallback certificate is invalid: {found}. Add or correct it.',
+                f'Spec.Virtualhost.TLS Secret "{name}" fallback certificate is invalid: {found}. {remedy(found)}',
             )
             return None
         return found
@@ -171,7 +175,9 @@ def _clients(given: ClientValidation, namespace: str, shared: BuildContext, prob
             )
     if given.crl_only_verify_leaf_cert and not given.crl_secret:
         with problems.at("crlOnlyVerifyLeafCert"):
-            problems.warn("IgnoredField", "The field has no effect without a CRL. Set crlSecret, or remove it.")
+            problems.warn(
+                "IgnoredField", "This field has no effect without a CRL. Set crlSecret, or remove this field."
+            )
     forward = given.forward_client_certificate
     return ClientCertificates(
         ca=ca,
@@ -190,8 +196,12 @@ def _clients(given: ClientValidation, namespace: str, shared: BuildContext, prob
 
 def _unverified(given: ClientValidation) -> str:
     optional = not given.ca_secret and not given.optional_client_certificate
-    who = ", and clients need none" if optional else ""
-    forged = " Clients can forge the details that it forwards." if given.forward_client_certificate is not None else ""
+    who = ", and clients can connect without one" if optional else ""
+    forged = (
+        " Clients can forge the certificate details that Envoy forwards."
+        if given.forward_client_certificate is not None
+        else ""
+    )
     return f"Envoy does not verify client certificates{who}.{forged} Ignore this if intended."
 
 
@@ -210,7 +220,8 @@ def _bundle(  # noqa: PLR0913, PLR0917 (each of them decides something)
     found = read(shared.resources, name)
     if isinstance(found, Unusable):
         message = (
-            f'Spec.VirtualHost.TLS client validation is invalid: invalid {kind} Secret "{name}": {found}. Correct it.'
+            f'Spec.VirtualHost.TLS client validation is invalid: invalid {kind} Secret "{name}": {found}. '
+            f"{remedy(found)}"
         )
         problems.add("ClientValidationInvalid", message)
         return None

@@ -79,7 +79,7 @@ def _read(policy: HeadersPolicy, side: Side, problems: Problems) -> HeaderPolicy
             removed.add(_name(written, "remove", side, problems, known=removed))
     if len(values) > _MOST:
         with problems.at("set"):
-            problems.add(side.reason, f"at most {_MOST} headers can be set {side.spoken}. Remove some.")
+            problems.add(side.reason, f"too many headers {side.spoken}: at most {_MOST} can be set. Remove some.")
     host = values.pop(_HOST, "")
     # What is set replaces what was there, so to remove it as well changes nothing.
     edits = HeaderEdits(set=tuple(sorted(values.items())), remove=tuple(sorted(removed - {"", *values})))
@@ -108,9 +108,16 @@ def _require_value(name: str, value: str, side: Side, problems: Problems) -> Non
         )
     elif name.lower() == _HOST and not _DYNAMIC.search(value):
         if not _HOST_VALUE.fullmatch(value) or len(value.partition(":")[0]) > _LONGEST_HOST:
-            problems.add(side.reason, f'"Host" is not a host name {side.spoken}. Use one such as "shop.example:8080".')
+            problems.add(
+                side.reason,
+                f'invalid value of header "Host" {side.spoken}: it is not a host name. Use one such as '
+                '"shop.example:8080".',
+            )
     elif len(value) + value.count("%") > _LONGEST:  # Envoy wants a percent sign twice
-        problems.add(side.reason, f'value of header "{canonical_header(name)}" is too long {side.spoken}. Shorten it.')
+        problems.add(
+            side.reason,
+            f'invalid value of header "{canonical_header(name)}" {side.spoken}: it is too long. Shorten it.',
+        )
     elif _DYNAMIC.search(value):
         problems.warn(
             "IgnoredField",

@@ -117,7 +117,7 @@ class _Walk:
         if found.spec.virtualhost is not None:
             problems.add(
                 "RootIncludesRoot",
-                f"root httpproxy cannot include another root httpproxy ({name}). Remove its virtualhost.",
+                f"root httpproxy cannot include another root httpproxy ({name}). Remove virtualhost from {name}.",
             )
             return None
         if name in chain:
@@ -129,13 +129,17 @@ class _Walk:
             return None
         self.included.add(name)
         if len(chain) >= _DEEPEST:
-            problems.add("IncludesTooMany", f"Includes are nested more than {_DEEPEST - 1} deep. Use fewer levels.")
+            problems.add(
+                "IncludesTooMany", f"Includes are nested more than {_DEEPEST - 1} levels deep. Use fewer levels."
+            )
             return None
         # Includes without an effect count too: finding that out is work, for each place of the HTTPProxy.
         self._size += 1 + len(found.spec.routes) + len(found.spec.includes)
         if self._size > _LARGEST:
             problems.add(
-                "IncludesTooMany", f"The root has more than {_LARGEST} routes, includes and HTTPProxies. Split it."
+                "IncludesTooMany",
+                f"The root HTTPProxy leads to more than {_LARGEST} routes, includes and HTTPProxies in total. Split "
+                "it.",
             )
             return None
         return found

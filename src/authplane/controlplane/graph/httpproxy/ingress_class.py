@@ -39,7 +39,7 @@ def _where(proxy: HTTPProxy) -> Path:
 
 
 def _words(given: str, settings: Settings) -> str:
-    whose = f'Ingress class "{given}"' if given else "An HTTPProxy without an ingress class"
+    whose = f'HTTPProxies of ingress class "{given}"' if given else "HTTPProxies without an ingress class"
     names = ", ".join(f'"{each}"' for each in sorted(settings.ingress_classes))
-    ours = f"HTTPProxies of {names} only" if names else 'HTTPProxies without a class and those of "contour" only'
-    return f"{whose} is left to another controller. This gateway serves {ours}. Change the class or ingress.classNames."
+    ours = f"HTTPProxies of {names}" if names else 'HTTPProxies without a class and those of "contour"'
+    return f"This gateway does not serve {whose}. It serves only {ours}. Change the class or ingress.classNames."

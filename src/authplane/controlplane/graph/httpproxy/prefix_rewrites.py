@@ -36,7 +36,7 @@ def _require_distinct(written: tuple[ReplacePrefix, ...], problems: Problems) ->
         if each.prefix in seen and each.prefix:
             problems.add("DuplicateReplacement", f"duplicate replacement prefix '{each.prefix}'. Remove one of them.")
         elif each.prefix in seen:
-            problems.add("AmbiguousReplacement", "ambiguous prefix replacement. Set the prefix of each.")
+            problems.add("AmbiguousReplacement", "ambiguous prefix replacement. Set the prefix of each replacement.")
         seen.add(each.prefix)
 
 

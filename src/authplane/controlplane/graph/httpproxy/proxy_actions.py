@@ -84,7 +84,7 @@ def _forward(
             if target is not None:
                 targets.append(target)
     if sum(target.weight for target in targets) > _MOST_WEIGHT:
-        problems.add("WeightsNotValid", f"The weights of the services exceed {_MOST_WEIGHT} together. Lower them.")
+        problems.add("WeightsNotValid", f"The sum of the weights exceeds {_MOST_WEIGHT}. Lower the weights.")
     if not any(target.weight for target in targets):
         return Respond(status=503)
     return Forward(

@@ -98,7 +98,8 @@ def _report_two_meanings(holders: Iterable[tuple[Ref, Path, Path]], reports: Rep
         with problems.at(*path, *field, "namespace"):
             problems.add(
                 "FieldConflict",
-                "Two configurations name this service and mean different namespaces. Set namespace in both.",
+                "Two configurations name this service without a namespace and so refer to different namespaces. Set "
+                "namespace in both.",
             )
 
 
@@ -171,7 +172,7 @@ def _granted(written: Authorization, root: ObjectName, shared: BuildContext, pro
         problems.add(
             "RefNotPermitted",
             f'{_HOST}.ServiceRef extension service "{target.object_name}" is in another namespace, and no '
-            f'ReferenceGrant there lets HTTPProxies of "{root.namespace}" refer to it. Add one.',
+            f'ReferenceGrant lets HTTPProxies of "{root.namespace}" refer to it. Add a ReferenceGrant.',
         )
     return False
 
@@ -209,7 +210,8 @@ def _warn_of_ignored(written: Authorization, problems: Problems) -> None:
         with problems.at(field):
             problems.warn(
                 "IgnoredField",
-                f"Global authorization applies here, so {field} has no effect. Remove it, or set extensionRef.",
+                f"The global authorization protects this host, so {field} has no effect. Remove it, or set "
+                "extensionRef.",
             )
 
 
@@ -217,7 +219,9 @@ def _in_mode(guard: HostAuthorization, root: ObjectName, shared: BuildContext, p
     """Apply the annotation of the root that says whether authorization is enforced."""
     mode = shared.resources.proxies[root].metadata.annotations.get(MODE, "Enforce")
     if mode not in {"Enforce", "Shadow"}:
-        problems.add("AuthModeNotValid", f'Annotation {MODE} is "{mode}". Supported: Enforce, Shadow.')
+        problems.add(
+            "AuthModeNotValid", f'Annotation {MODE} has the unsupported value "{mode}". Supported: Enforce, Shadow.'
+        )
     if mode != "Shadow" or isinstance(guard, Unenforceable | Unavailable):
         return guard
     if isinstance(guard, Unprotected):
@@ -299,5 +303,7 @@ def _report_unavailable(problems: Problems) -> None:
     reason = "GlobalAuthorizationNotValid"
     if all(problem.reason != reason for problem in problems.errors):
         problems.add(
-            reason, "Global authorization applies here and cannot be enforced. See the status of the configuration."
+            reason,
+            "Global authorization protects this HTTPProxy, but Envoy cannot enforce it. See the status of the "
+            "configuration.",
         )

@@ -218,7 +218,8 @@ def _report_duplicate(winner: str, index: int, loser: BuiltRoute, problems: Prob
         words = match_words(loser.route.match)
         problems.warn(
             "DuplicateMatchConditions",
-            f"{winner} matches {words!r} too and comes later: this route gets no requests. Remove one of them.",
+            f"This route gets no requests: {winner}, which comes later, also matches {words!r}. Remove one of the "
+            "routes.",
         )
 
 

@@ -85,7 +85,7 @@ def _root(name: ObjectName, shared: BuildContext, tables: Tables) -> Root:
 
 def _report_orphans(shared: BuildContext, included: set[ObjectName]) -> None:
     unread = next((each.who for each in shared.resources.unread_proxies), "")
-    cause = f". {unread} cannot be read and may include it. Correct that one first." if unread else ""
+    cause = f". {unread} cannot be read and may include this HTTPProxy. Correct it first." if unread else ""
     for name, proxy in shared.resources.proxies.items():
         if proxy.spec.virtualhost is None and name not in included:
             shared.reports.of(_ref(name)).add(
@@ -106,7 +106,7 @@ def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, shared: BuildContex
     built = build_routes(proxy, guard, shared)
     if shared.unusable:
         problems.add(
-            "ConfigurationNotValid", f"The {shared.unusable} cannot be used, so no host is served. Correct it."
+            "ConfigurationNotValid", f"The {shared.unusable} cannot be used, so Envoy serves no host. Correct it."
         )
     host = Host(
         name=fqdn,

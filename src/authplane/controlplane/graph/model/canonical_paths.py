@@ -34,7 +34,7 @@ def target_problem(path: str) -> str:
     if not path.startswith("/"):
         return "does not start with a slash. Add one in front."
     if path.startswith("//"):
-        return "starts with two slashes, so a client would read a host after them. Use one slash."
+        return "starts with two slashes, so a client would read the text after them as a host. Use one slash."
     if "?" in path or "#" in path:
         return "has a query or a fragment. Remove it."
     if not _PRINTED.fullmatch(path):

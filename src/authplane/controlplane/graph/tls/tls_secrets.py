@@ -1,6 +1,6 @@
 """Which Secrets can be used for TLS, and what is wrong with the others."""
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from authplane.controlplane.graph.model.port_model import Certificate
 from authplane.core.names import ObjectName, Ref
@@ -10,6 +10,8 @@ from authplane.resources.similar_names import similar_name
 
 Unusable: TypeAlias = str
 """Why a Secret cannot be used, as the tail of a sentence."""
+
+_NOT_FOUND: Final = "Secret not found"
 
 
 def secret_name(written: str, namespace: str) -> ObjectName:
@@ -57,6 +59,11 @@ def revocation_lists(resources: Resources, name: ObjectName) -> bytes | Unusable
     return certificates.read_lists(bundle) or "invalid CRL: it has no readable certificate revocation lists"
 
 
+def remedy(why: Unusable) -> str:
+    """Say what to do about a Secret that cannot be used."""
+    return "Add the Secret." if why.startswith(_NOT_FOUND) else "Correct the Secret."
+
+
 def _bundle(resources: Resources, name: ObjectName, key: str) -> Hidden[bytes] | Unusable:
     secret = resources.secrets.get(name)
     if secret is None:
@@ -72,4 +79,4 @@ def _absent(resources: Resources, name: ObjectName) -> Unusable:
     if broken:
         return "Secret cannot be read"
     similar = similar_name(name, resources.secrets)
-    return f"Secret not found (did you mean {similar!r}?)" if similar else "Secret not found"
+    return f"{_NOT_FOUND} (did you mean {similar!r}?)" if similar else _NOT_FOUND

@@ -68,7 +68,7 @@ def _build_cluster(
     spec, name = extension.spec, extension.metadata.object_name
     if spec.protocol_version == "v2":
         with problems.at("protocolVersion"):
-            problems.warn("IgnoredField", "Envoy does not support protocol version v2, so v3 is used. Set v3.")
+            problems.warn("IgnoredField", "Envoy does not support protocol version v2 and uses v3. Set v3.")
     protocol = _protocol(spec, problems)
     tls = _tls(resources, settings, extension, protocol, problems)
     server_name = "" if isinstance(tls, Plaintext) else tls.server_name
@@ -99,8 +99,8 @@ def _demand_verification(
             with problems.at("services", index):
                 problems.add(
                     "TLSUpstreamValidation",
-                    f'A BackendTLSPolicy applies to Service "{service.metadata.object_name}", and this ExtensionService'
-                    " does not verify its certificate. Set validation.",
+                    f'A BackendTLSPolicy applies to Service "{service.metadata.object_name}", but this ExtensionService'
+                    " does not verify the certificate of the Service. Set validation.",
                 )
 
 
@@ -129,7 +129,8 @@ def _agreed(
     elif whole is None and len(given) < len(each) and first.value != default:
         with problems.at(*first.path):
             problems.add(
-                "FieldConflict", f"{field} is set for some services only, and all services share it. Set it in spec."
+                "FieldConflict",
+                f"{field} is set for some services only, but it applies to all of them. Set it in spec.",
             )
     return first
 
@@ -149,7 +150,8 @@ def _tls(
         if spec.server_name is not None:
             with problems.at("serverName"):
                 problems.warn(
-                    "IgnoredField", f'ignoring field ".Spec.ServerName"; "{protocol}" is without TLS. Remove it.'
+                    "IgnoredField",
+                    f'ignoring field ".Spec.ServerName"; protocol "{protocol}" does not use TLS. Remove it.',
                 )
         if written is None:
             return Plaintext()

@@ -51,9 +51,7 @@ def build_destinations(
                 "Use one type for all services.",
             )
         if sum(target.weight for target in targets) > _MOST_WEIGHT:
-            problems.add(
-                "TargetWeightsNotValid", f"The weights of all services exceed {_MOST_WEIGHT} together. Lower them."
-            )
+            problems.add("TargetWeightsNotValid", f"The sum of the weights exceeds {_MOST_WEIGHT}. Lower the weights.")
     return tuple(names) or tuple(groups)
 
 
@@ -63,8 +61,8 @@ def _warn_of_annotations(resources: Resources, service: ObjectName, problems: Pr
         if found is not None and annotation in found.metadata.annotations:
             problems.warn(
                 "IgnoredField",
-                f'ignoring annotation "{annotation}" of Service "{service}"; the limits of ExtensionClusters are set '
-                'by ".Spec.CircuitBreakerPolicy". Set that instead.',
+                f'ignoring annotation "{annotation}" of Service "{service}"; the field '
+                '".Spec.CircuitBreakerPolicy" sets the limits of ExtensionClusters. Set it instead.',
             )
 
 

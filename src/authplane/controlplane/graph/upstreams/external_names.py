@@ -44,8 +44,8 @@ class Place(StrEnum):
     HERE = "localhost"
     LINK = "a link-local address"
     METADATA = "a cloud metadata address"
-    CLUSTER = "a name of the cluster"
-    WRITTEN_OUT = "an address that is part of the name"
+    CLUSTER = "a DNS name inside the cluster"
+    WRITTEN_OUT = "an address that the name contains"
 
 
 def external_name_problem(written: str, rules: NameRules) -> str:

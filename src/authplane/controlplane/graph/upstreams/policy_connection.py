@@ -25,7 +25,7 @@ from authplane.controlplane.graph.model.upstreams import (
 )
 from authplane.controlplane.graph.reports import Reports
 from authplane.controlplane.graph.settings.settings_places import configuration_ref
-from authplane.controlplane.graph.tls.tls_secrets import Unusable, ca_bundle, server_certificate
+from authplane.controlplane.graph.tls.tls_secrets import Unusable, ca_bundle, remedy, server_certificate
 from authplane.core.addresses import is_loopback
 from authplane.core.names import ObjectName
 from authplane.core.problems import Problems
@@ -140,7 +140,7 @@ def _addresses(written: Written, problems: Problems) -> tuple[Where, ...]:
             return LOCAL_POLICY_SERVER.addresses if written.address is None else (_where(written.address, problems),)
     with problems.at("addresses"):
         if written.address is not None:
-            problems.add("PolicyServerNotValid", "address is set too. Set address or addresses, not both.")
+            problems.add("PolicyServerNotValid", "address and addresses are both set. Remove one of them.")
         if len(set(written.addresses)) != len(written.addresses):
             problems.add("PolicyServerNotValid", "An address is listed twice. List each server once.")
         found = []
@@ -148,7 +148,9 @@ def _addresses(written: Written, problems: Problems) -> tuple[Where, ...]:
             with problems.at(number):
                 found.append(_where(address, problems))
         if len({type(each) for each in found}) > 1:
-            problems.add("PolicyServerNotValid", "Sockets and host:port are mixed. Use one of the two.")
+            problems.add(
+                "PolicyServerNotValid", "The list contains both Unix sockets and host:port. Use one of the two forms."
+            )
     return tuple(found)
 
 
@@ -158,7 +160,8 @@ def _where(address: str, problems: Problems) -> Where:
         if not path.startswith("/") or len(path) > 107:  # what a socket's address has room for
             problems.add(
                 "PolicyServerNotValid",
-                f"{address!r} is not 'unix:' and an absolute path. Use one such as 'unix:/run/policy.sock'.",
+                f"{address!r} is not 'unix:' followed by an absolute path of at most 107 characters. Use one such as "
+                "'unix:/run/policy.sock'.",
             )
         return OverSocket(path)
     host, _, port = address.rpartition(":")
@@ -182,14 +185,15 @@ def _tls(
         if not all(isinstance(each, OverSocket) or is_loopback(each.host) for each in addresses):
             problems.add(
                 "PolicyServerNotValid",
-                "The policy server is not authenticated. Set caFile or caSecret, or use an address of this machine.",
+                "Envoy cannot verify the policy server without a CA. Set caFile or caSecret, or use a loopback "
+                "address or a Unix socket.",
             )
         for field, given in (("serverName", written.server_name), (_field_of_client(written), client)):
             if given:
                 with problems.at(field):
                     problems.add(
                         "PolicyServerNotValid",
-                        "This field has no effect without TLS. Set caFile or caSecret, or remove it.",
+                        "This field has no effect without TLS. Set caFile or caSecret, or remove this field.",
                     )
         return _NO_TLS
     hosts = {each.host if isinstance(each, OverTcp) else "" for each in addresses}
@@ -198,8 +202,8 @@ def _tls(
         with problems.at("serverName"):
             problems.add(
                 "PolicyServerNotValid",
-                "Required here: sockets have no host name, and several hosts share none. Set the name that the"
-                " certificate has.",
+                "This field is required, because the addresses do not share one host name. Set a name that the"
+                " certificate of the policy server contains.",
             )
     return VerifiedTls(
         ca=ca, subject_names=(name,), server_name=name, client_certificate=client.name if client is not None else None
@@ -220,11 +224,14 @@ def _client(written: Written, resources: Resources, problems: Problems) -> Certi
         return CertificateFiles(name=_CLIENT, chain=files[0], key=files[1]) if any(files) else None
     with problems.at("clientSecret"):
         if any(files):
-            problems.add("PolicyServerNotValid", "Files are set too. Set clientSecret or the two files, not both.")
+            problems.add(
+                "PolicyServerNotValid",
+                "clientSecret and certificate files are both set. Set clientSecret or the two files, not both.",
+            )
         name = ObjectName(written.client_secret.namespace, written.client_secret.name)
         found = server_certificate(resources, name)
         if isinstance(found, Unusable):
-            problems.add("PolicyServerNotValid", f'Secret "{name}" cannot be used: {found}. Add or correct it.')
+            problems.add("PolicyServerNotValid", f'Secret "{name}" cannot be used: {found}. {remedy(found)}')
             return None
         return found
 
@@ -234,11 +241,11 @@ def _ca(written: Written, resources: Resources, problems: Problems) -> bytes | C
         return CaFile(written.ca_file) if written.ca_file else None
     with problems.at("caSecret"):
         if written.ca_file:
-            problems.add("PolicyServerNotValid", "caFile is set too. Set caFile or caSecret, not both.")
+            problems.add("PolicyServerNotValid", "caFile and caSecret are both set. Remove one of them.")
         name = ObjectName(written.ca_secret.namespace, written.ca_secret.name)
         bundle = ca_bundle(resources, name)
         if isinstance(bundle, Unusable):
-            problems.add("PolicyServerNotValid", f'Secret "{name}" cannot be used: {bundle}. Add or correct it.')
+            problems.add("PolicyServerNotValid", f'Secret "{name}" cannot be used: {bundle}. {remedy(bundle)}')
             return b""
         return bundle
 

@@ -53,6 +53,6 @@ def report_endpoint_slices(resources: Resources, reports: Reports) -> None:
                         with problems.at("endpoints", index, "addresses", position):
                             problems.warn(
                                 "AddressInvalid",
-                                f"{address!r} is not an IP address that Envoy can connect to, so it is "
-                                "left out. Correct it.",
+                                f"{address!r} is not an IP address that Envoy can connect to, so authplane "
+                                "ignores it. Correct the address.",
                             )

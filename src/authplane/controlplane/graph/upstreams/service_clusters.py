@@ -138,7 +138,8 @@ class _Build:
             if reason == "UnsupportedServiceType":
                 reason = "ServiceUnresolvedReference"
                 message = (
-                    f"{wanted.service} is an ExternalName service. Set enableExternalNameService: true to allow them."
+                    f"{wanted.service} is an ExternalName service, which is not allowed. Set "
+                    "enableExternalNameService: true."
                 )
             problems.add(reason, f"Spec.Routes unresolved service reference: {message}")
             return None
@@ -167,7 +168,10 @@ class _Build:
         found = self._service_tls.find(service, wanted.port, self._resources, self._settings, problems)
         if not isinstance(found, TlsRefused):
             return found
-        why = f"Service [{wanted.service.name}:{wanted.port}] BackendTLSPolicy cannot be applied. {found.message}"
+        why = (
+            f"Service [{wanted.service.name}:{wanted.port}]: the control plane cannot apply the BackendTLSPolicy. "
+            f"{found.message}"
+        )
         problems.add("TLSUpstreamValidation", why)
         return None
 

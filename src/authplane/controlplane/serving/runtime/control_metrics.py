@@ -50,33 +50,38 @@ class ControlMetrics(Collector):
     def _of_generations(self) -> Iterable[Metric]:
         counts = self._control.counts
         generations = CounterMetricFamily(
-            f"{_PREFIX}_generations", "Configurations built from the documents.", labels=("result",)
+            f"{_PREFIX}_generations",
+            "Attempts to build a configuration from the documents, by result.",
+            labels=("result",),
         )
         generations.add_metric(("ok",), counts.built)
         generations.add_metric(("failed",), counts.failed)
-        pushes = HistogramMetricFamily(f"{_PREFIX}_push_seconds", "Seconds from a change until it is sent to proxies.")
+        pushes = HistogramMetricFamily(
+            f"{_PREFIX}_push_seconds",
+            "Seconds from a change of a document until the control plane sends it to proxies.",
+        )
         pushes.add_metric((), counts.push_buckets, counts.push_seconds)
         return generations, pushes
 
     def _of_proxies(self, view: ControlView) -> Iterable[Metric]:
         counts = self._control.counts
-        proxies = GaugeMetricFamily(
-            f"{_PREFIX}_proxies", "Connected proxies, by release of Envoy.", labels=("release",)
-        )
+        proxies = GaugeMetricFamily(f"{_PREFIX}_proxies", "Connected proxies, by Envoy release.", labels=("release",))
         for release, count in sorted(view.releases.items()):
             proxies.add_metric((release,), count)
-        acks = CounterMetricFamily(f"{_PREFIX}_acks", "Responses that proxies accepted.", labels=("type",))
-        nacks = CounterMetricFamily(f"{_PREFIX}_nacks", "Responses that proxies rejected.", labels=("type",))
+        acks = CounterMetricFamily(f"{_PREFIX}_acks", "xDS responses that proxies accepted.", labels=("type",))
+        nacks = CounterMetricFamily(f"{_PREFIX}_nacks", "xDS responses that proxies rejected.", labels=("type",))
         for type_url in TypeUrl:
             acks.add_metric((type_url.name.lower(),), counts.acks[type_url])
             nacks.add_metric((type_url.name.lower(),), counts.nacks[type_url])
-        rejected = _gauge("rejected_resources", "Resources that a connected proxy rejects.", view.rejected)
+        rejected = _gauge(
+            "rejected_resources", "xDS resources that at least one connected proxy rejects.", view.rejected
+        )
         return proxies, acks, nacks, rejected
 
 
 def _of_documents(view: ControlView) -> Iterable[Metric]:
     return (
-        _gauge("documents_with_errors", "Documents that have an error.", view.faulty_documents),
+        _gauge("documents_with_errors", "Documents with at least one error.", view.faulty_documents),
         _gauge("last_good_resources", "Resources whose last good version is in force.", view.last_good),
         _gauge("changes_waiting", "Files with a pending change that removes protection.", view.waiting),
     )
@@ -85,7 +90,7 @@ def _of_documents(view: ControlView) -> Iterable[Metric]:
 def _of_others(view: ControlView) -> Iterable[Metric]:
     accepts = GaugeMetricFamily(
         f"{_PREFIX}_policy_server_accepts",
-        "Whether the policy server accepts connections from here.",
+        "Whether the policy server accepts connections from the control plane (1) or not (0).",
         labels=("address",),
     )
     for tried in view.tried:

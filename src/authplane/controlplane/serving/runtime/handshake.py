@@ -128,7 +128,7 @@ async def greet(
         async with asyncio.timeout(limit):
             spoke = await _exchange(address, context, tls.server_name if tls is not None else "", speaks)
     except TimeoutError:
-        return Refused(cause=Cause.UNREACHABLE, why=f"no answer within {limit:g} s")
+        return Refused(cause=Cause.UNREACHABLE, why=f"the server did not answer within {limit:g} s")
     except (OSError, asyncio.IncompleteReadError) as error:
         return _refused(error, secure=tls is not None)
     return Accepted() if spoke else Refused(cause=Cause.PROTOCOL, why="the server does not speak HTTP/2")
@@ -137,7 +137,10 @@ async def greet(
 def _refused(error: OSError | asyncio.IncompleteReadError, *, secure: bool) -> Refused:
     match error:
         case ssl.SSLCertVerificationError():
-            return Refused(cause=Cause.SERVER_CERTIFICATE, why=f"the server's certificate: {_certificate_words(error)}")
+            return Refused(
+                cause=Cause.SERVER_CERTIFICATE,
+                why=f"cannot verify the server's certificate: {_certificate_words(error)}",
+            )
         case ssl.SSLError():
             return Refused(cause=Cause.HANDSHAKE, why=f"TLS handshake failed: {_words(error)}")
         case asyncio.IncompleteReadError() | ConnectionResetError() | ConnectionAbortedError() | BrokenPipeError():

@@ -31,9 +31,9 @@ PAGE: Final = "/policy-server"
 REMEDIES: Final[Mapping[Cause, str]] = {
     Cause.UNREACHABLE: "Start authplane authserver policy there, or correct the address in spec.policyServer.",
     Cause.SERVER_CERTIFICATE: "Set caFile or caSecret of spec.policyServer to the CA of the server's certificate, and"
-    " serverName to a name that it has.",
+    " serverName to a name in that certificate.",
     Cause.HANDSHAKE: "Set clientSecret, or clientCertFile and clientKeyFile, of spec.policyServer to a certificate of"
-    " the CA that the policy server has as --tls-ca-path.",
+    " a CA in --tls-ca-path of the policy server.",
     Cause.PROTOCOL: "If the server expects TLS, set caFile or caSecret of spec.policyServer; otherwise correct the"
     " address.",
 }
@@ -81,7 +81,9 @@ def _tried(address: Address, greeting: Greeting) -> Tried:
         case Accepted():
             return Tried(address=str(address), trial=Trial.ACCEPTED)
         case NotTried(why):
-            return Tried(address=str(address), trial=Trial.NOT_TRIED, why=f"not tried from the control plane: {why}")
+            return Tried(
+                address=str(address), trial=Trial.NOT_TRIED, why=f"the control plane did not try to connect: {why}"
+            )
         case Refused(cause=cause, why=why):
             trial = Trial.UNREACHABLE if cause is Cause.UNREACHABLE else Trial.HANDSHAKE
             return Tried(address=str(address), trial=trial, why=why, remedy=REMEDIES[cause])

@@ -14,7 +14,7 @@ class _Words(NamedTuple):
     fix: str
 
 
-_CLIENT: Final = "Give the client a certificate for clients that a CA in --tls-ca-path signed."
+_CLIENT: Final = "Give the client a client certificate that a CA in --tls-ca-path signed."
 _SERVER: Final = "Give the client the CA of --tls-cert-path, and a name in that certificate as the server name."
 _PLAIN: Final = "Set TLS for this server in the client's configuration."
 _REJECTED: Final = _Words("the client rejected the server's certificate", _SERVER)
