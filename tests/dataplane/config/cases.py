@@ -308,7 +308,7 @@ SERVER_LISTENERS: Final = {
     "a range that is no address": Case(_chains(matching(prefix_ranges=[cidr("ten", 8)])), taken=False),
     "a source range that is no address": Case(_chains(matching(source_prefix_ranges=[cidr("", 8)])), taken=False),
     "a raw buffer beside nothing": Case(_chains(matching(transport_protocol="raw_buffer"), matching()), taken=True),
-    "direct sources": Case(
+    "a condition on direct sources": Case(
         _chains(matching(direct_source_prefix_ranges=[cidr("10.0.0.0", 8)])), taken=True, ours=False
     ),
     "TLS with a certificate": Case(
@@ -481,7 +481,7 @@ ROUTES: Final = {
     "an override of a router": Case(_override(router_pb2.Router(), "router"), taken=False),
     "a wrapped override": Case(_override(pb.FilterConfig(config=packed(FAULT))), taken=True),
     "an empty wrapper": Case(_override(pb.FilterConfig()), taken=False),
-    "an empty wrapper that disables": Case(_override(pb.FilterConfig(disabled=True)), taken=False, ours=True),
+    "an empty wrapper that disables a filter": Case(_override(pb.FilterConfig(disabled=True)), taken=False, ours=True),
     "a wrapped unknown override": Case(_override(pb.FilterConfig(config=UNKNOWN)), taken=False),
     "a wrapped unknown optional override": Case(
         _override(pb.FilterConfig(config=UNKNOWN, is_optional=True)), taken=True
@@ -502,7 +502,7 @@ CLUSTERS: Final = {
     ),
     "static endpoints": Case(cluster_pb2.Cluster(type=cluster_pb2.Cluster.STATIC), taken=False),
     "a name of DNS": Case(_dns(lb_endpoint("a.example")), taken=True),
-    "a name of DNS for datagrams": Case(
+    "a DNS name over UDP": Case(
         _dns(
             _endpoint(
                 endpoint={"address": {"socket_address": {"address": "a.example", "port_value": 1, "protocol": "UDP"}}}
@@ -581,7 +581,7 @@ CLUSTERS: Final = {
     ),
     "TLS without roots": Case(eds_cluster(transport_socket=_tls(tls_pb2.UpstreamTlsContext())), taken=False),
     "TLS with roots": Case(_client_tls(ca_certificate_provider_instance=_provider()), taken=True),
-    "TLS with the name that is asked for": Case(
+    "TLS that verifies the requested name": Case(
         eds_cluster(
             transport_socket=_tls(
                 tls_pb2.UpstreamTlsContext(
@@ -598,7 +598,7 @@ CLUSTERS: Final = {
         taken=True,
         ours=False,
     ),
-    "TLS with typed names": Case(
+    "TLS with typed subject names": Case(
         _client_tls(
             ca_certificate_provider_instance=_provider(),
             match_typed_subject_alt_names=[{"san_type": "DNS", "matcher": {"exact": "a"}}],
