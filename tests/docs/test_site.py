@@ -119,7 +119,7 @@ ADDRESSED = [
 def test_a_page_begins_with_whom_it_is_for(page: Path) -> None:
     heading, first, *_ = read(page).split("\n\n")
     assert heading.startswith("# ")
-    assert first.startswith(("This page is for ", "This tutorial is for ", "For "))
+    assert first.startswith(("This page is for ", "This tutorial is for "))
 
 
 @pytest.mark.parametrize("folder", ["tutorials", "how-to", "reference", "explanation"])
