@@ -88,7 +88,9 @@ UNGUARDED = {
 
 @pytest.mark.parametrize(("text", "name"), UNGUARDED.values(), ids=UNGUARDED.keys())
 def test_a_read_without_asking_is_flagged(text: str, name: str) -> None:
-    message = f"{name} can be missing; the expression then fails and grants nothing. Guard it with has() or in."
+    message = (
+        f"{name} can be missing; the expression then fails and grants nothing. Guard it with has() or the operator in."
+    )
     assert message in [each.message for each in lint(program(text))]
 
 
@@ -99,7 +101,7 @@ def test_an_error_that_an_alternative_absorbs_is_flagged() -> None:
         Remark(
             doubt=Doubt.ABSORBED_ERROR,
             message="If identity.group is missing, this side of || fails and the other side decides. Guard it "
-            "with has() or in.",
+            "with has() or the operator in.",
             line=1,
             column=9,
         ),

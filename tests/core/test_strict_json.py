@@ -18,8 +18,8 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "not UTF-8": (b'{"a":"\xff"}', "not UTF-8"),
     "UTF-16": ("{}".encode("utf-16"), "not UTF-8"),
     "a byte order mark": (b"\xef\xbb\xbf{}", "not JSON"),
-    "half of a surrogate pair": (rb'{"a":"\ud800"}', "half of a surrogate pair"),
-    "half of a surrogate pair in a name": (rb'{"\uDFFF":1}', "half of a surrogate pair"),
+    "half of a surrogate pair": (rb'{"a":"\ud800"}', "a string contains half of a surrogate pair"),
+    "half of a surrogate pair in a name": (rb'{"\uDFFF":1}', "a string contains half of a surrogate pair"),
     "not a number": (b'{"a":NaN}', "not JSON"),
     "infinity": (b"[-Infinity]", "not JSON"),
     "a number that no float holds": (b"[1e400]", "a number is too large"),
@@ -30,10 +30,10 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "single quotes": (b"{'a':1}", "not JSON"),
     "a trailing comma": (b"[1,]", "not JSON"),
     "a control character in a text": (b'"a\nb"', "not JSON"),
-    "too deep": (b"[" * 33 + b"]" * 33, "nested deeper than 32"),
-    "far too deep": (b"[" * 90_000, "nested deeper than 32"),
-    "too many members": (b"[" + b",".join([b"1"] * 10_001) + b"]", "more than 10000 members"),
-    "too large": (b" " * 100_001, "larger than 100000 bytes"),
+    "too deep": (b"[" * 33 + b"]" * 33, "it is nested deeper than 32 levels"),
+    "far too deep": (b"[" * 90_000, "it is nested deeper than 32 levels"),
+    "too many members": (b"[" + b",".join([b"1"] * 10_001) + b"]", "it has more than 10000 members"),
+    "too large": (b" " * 100_001, "it is larger than 100000 bytes"),
 }
 
 

@@ -62,7 +62,7 @@ def parse_json(data: bytes, limits: Limits) -> Json | NotStrict:
         return NotStrict("not JSON")
     # A search for one character is the quickest, and most texts have no escapes at all.
     if b"\\" in data and _SURROGATE.search(data) is not None and not _whole_text(value):
-        return NotStrict("half of a surrogate pair")
+        return NotStrict("a string contains half of a surrogate pair")
     return value
 
 
@@ -103,13 +103,13 @@ def _decoded(text: str) -> Json:
 def _excess(data: bytes, limits: Limits) -> str:
     """Say which limit is passed, or nothing; before any of it is decoded."""
     if len(data) > limits.most_bytes:
-        return f"larger than {limits.most_bytes} bytes"
+        return f"it is larger than {limits.most_bytes} bytes"
     begun = data.count(b"{") + data.count(b"[")
     if begun <= limits.depth and begun + data.count(b",") <= limits.members:
         return ""  # as nearly always
     if _too_deep(data, limits.depth):
-        return f"nested deeper than {limits.depth}"
-    return f"more than {limits.members} members" if _members(data, limits.members) > limits.members else ""
+        return f"it is nested deeper than {limits.depth} levels"
+    return f"it has more than {limits.members} members" if _members(data, limits.members) > limits.members else ""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -129,11 +129,11 @@ REFUSED: Final[dict[str, tuple[str, Who, tuple[str, ...]]]] = {
     "all": ("identity.a.all(x, x == 1)", ISSUER, ("uses all()",)),
     "map": ("identity.a.map(x, x) == []", ISSUER, ("uses map()",)),
     "filter": ("identity.a.filter(x, x == 1) == []", ISSUER, ("uses filter()",)),
-    "all arguments": ("size(request.mcp.params) == 1", NOBODY, ("reads all tool arguments, not one by its name",)),
+    "all arguments": ("size(request.mcp.params) == 1", NOBODY, ("reads all tool arguments instead of one by name",)),
     "an argument whose name comes with the request": (
         "request.mcp.params[request.method] == 1",
         NOBODY,
-        ("reads all tool arguments, not one by its name",),
+        ("reads all tool arguments instead of one by name",),
     ),
     "a member of an argument": (
         "request.mcp.params.a.b == 1",
@@ -230,7 +230,11 @@ REFUSED: Final[dict[str, tuple[str, Who, tuple[str, ...]]]] = {
     "every reason is said, and once": (
         "identity.a.all(x, x == 1) && identity.b.all(x, x == 1) && size(request.mcp.params) == 9007199254740993",
         ISSUER,
-        ("uses all()", "reads all tool arguments, not one by its name", "uses a number that is too large to be exact"),
+        (
+            "uses all()",
+            "reads all tool arguments instead of one by name",
+            "uses a number that is too large to be exact",
+        ),
     ),
 }
 

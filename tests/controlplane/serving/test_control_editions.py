@@ -22,8 +22,11 @@ from authplane.runtime.servers.listen import UnixAddress
 from authplane.sources.runtime.read_folder import Folder
 from authplane.xds.server.served_types import TypeUrl
 
-NATIVE = ("Native", "rule rule-0, entries 0:InlineTools, base_protocol: in Envoy")
-ASKED = ("CallOut", f"rule rule-0, entries 0:InlineTools, base_protocol: by the policy server, because it {UNTOLD}")
+NATIVE = ("Native", "rule rule-0, entries 0:InlineTools, base_protocol: decided in Envoy")
+ASKED = (
+    "CallOut",
+    f"rule rule-0, entries 0:InlineTools, base_protocol: decided by the policy server, because it {UNTOLD}",
+)
 
 
 def write(root: Path) -> Folder:

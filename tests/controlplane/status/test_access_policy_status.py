@@ -152,7 +152,7 @@ def test_the_ancestor_is_the_target_itself_and_an_entry_is_whole() -> None:
         "observedGeneration": 3,
         "lastTransitionTime": T0,
     }
-    assert entry["conditions"][-1]["message"] == "rule rule-0, entries 0:InlineTools, base_protocol: in Envoy"
+    assert entry["conditions"][-1]["message"] == "rule rule-0, entries 0:InlineTools, base_protocol: decided in Envoy"
     assert merged.changed
 
 

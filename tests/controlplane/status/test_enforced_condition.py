@@ -59,43 +59,45 @@ class Case(NamedTuple):
 CASES: Final = {
     "Envoy decides everything": Case(
         (BACKEND, policy(rule())),
-        condition("Native", "rule rule-0, entries 0:InlineTools, base_protocol: in Envoy"),
+        condition("Native", "rule rule-0, entries 0:InlineTools, base_protocol: decided in Envoy"),
     ),
     "the server is chosen": Case(
         (settings("{placement: CallOut}"), BACKEND, policy(anybody(GET), kind="AccessPolicy")),
-        condition("CallOut", f"rule rule-0, entries 0:CEL, base_protocol: by the policy server, because it {CHOSEN}"),
+        condition(
+            "CallOut", f"rule rule-0, entries 0:CEL, base_protocol: decided by the policy server, because it {CHOSEN}"
+        ),
     ),
     "one rule needs the server": Case(
         (BACKEND, policy(f"[{rule()[1:-1]}, {rule(OIDC, LOOP)[1:-1]}]")),
         condition(
             "Mixed",
-            "rule rule-0, entries 0:InlineTools, base_protocol: in Envoy; "
-            "rule rule-1, entry 0:CEL: by the policy server, because it uses exists(); "
-            "rule rule-1, entry base_protocol: in Envoy",
+            "rule rule-0, entries 0:InlineTools, base_protocol: decided in Envoy; "
+            "rule rule-1, entry 0:CEL: decided by the policy server, because it uses exists(); "
+            "rule rule-1, entry base_protocol: decided in Envoy",
         ),
     ),
     "an external service": Case(
         (BACKEND, SERVICES, policy(rule(SPIFFE, f"[{asks()}]"))),
         condition(
             "Mixed",
-            f"rule rule-0, entry 0:ExternalAuth: by the policy server, because it {ASKS}; "
-            "rule rule-0, entry base_protocol: in Envoy",
+            f"rule rule-0, entry 0:ExternalAuth: decided by the policy server, because it {ASKS}; "
+            "rule rule-0, entry base_protocol: decided in Envoy",
         ),
     ),
     "a gRPC server": Case(
         (SERVER, policy(rule(SPIFFE, "[{type: Inline, paths: ['/shop.Cart/*']}]"))),
-        condition("Native", "rule rule-0, entry 0:Inline: in the gRPC server"),
+        condition("Native", "rule rule-0, entry 0:Inline: decided in the gRPC server"),
     ),
     "a gRPC server that has to ask": Case(
         (SERVER, policy(rule(OIDC, "[{type: Inline, paths: ['/shop.Cart/*']}]"))),
-        condition("CallOut", f"rule rule-0, entry 0:Inline: by the policy server, because it {TOKENS}"),
+        condition("CallOut", f"rule rule-0, entry 0:Inline: decided by the policy server, because it {TOKENS}"),
     ),
     "a gRPC server that has to ask about some": Case(
         (SERVER, policy(f"[{rule(SPIFFE, '[{type: Inline, ports: [1]}, {type: Inline, methods: [POST]}]')[1:-1]}]")),
         condition(
             "Mixed",
-            f"rule rule-0, entry 0:Inline: by the policy server, because it {PORTS}; "
-            "rule rule-0, entry 1:Inline: in the gRPC server",
+            f"rule rule-0, entry 0:Inline: decided by the policy server, because it {PORTS}; "
+            "rule rule-0, entry 1:Inline: decided in the gRPC server",
         ),
     ),
     "no rules": Case((BACKEND, policy("[]")), condition("Native", ALL)),
@@ -164,23 +166,25 @@ def test_a_gateways_policy_may_be_enforced_by_envoy_on_some_ways_and_not_on_othe
     }
     entries = "rule rule-0, entries 0:InlineTools, base_protocol"
     assert enforced(*documents, reached=reached) == condition(
-        "Mixed", f"{entries}: in Envoy on 2 of 3 routes, otherwise by the policy server, because it {CHOSEN}"
+        "Mixed", f"{entries}: decided in Envoy on 2 of 3 routes, otherwise by the policy server, because it {CHOSEN}"
     )
-    assert enforced(*documents, reached=reached, target=1) == condition("Native", f"{entries}: in Envoy")
+    assert enforced(*documents, reached=reached, target=1) == condition("Native", f"{entries}: decided in Envoy")
 
 
 def test_tokens_are_judged_by_the_server_until_their_keys_are_there() -> None:
     documents = (BACKEND, policy(rule(OIDC)))
     target = RequestTarget(backend=SHOP)
     assert enforced(*documents, reached={target: frozenset()}) == condition(
-        "CallOut", f"rule rule-0, entries 0:InlineTools, base_protocol: by the policy server, because it {NO_KEYS}"
+        "CallOut",
+        f"rule rule-0, entries 0:InlineTools, base_protocol: decided by the policy server, because it {NO_KEYS}",
     )
     assert enforced(*documents, reached={target: frozenset({"https://issuer.example"})}).reason == "Native"
 
 
 def test_an_envoy_that_does_not_say_which_it_is_asks_about_everything() -> None:
     assert enforced(BACKEND, policy(rule()), envoy=None) == condition(
-        "CallOut", f"rule rule-0, entries 0:InlineTools, base_protocol: by the policy server, because it {UNTOLD}"
+        "CallOut",
+        f"rule rule-0, entries 0:InlineTools, base_protocol: decided by the policy server, because it {UNTOLD}",
     )
 
 

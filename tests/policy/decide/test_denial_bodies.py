@@ -116,7 +116,7 @@ def shown(now: float = NOW, **changed: Any) -> Proof:
 
 
 SKEW = "The allowed clock skew is 30 s."
-ACCEPTED = 'Use a token of "https://b.example", "https://issuer.example".'
+ACCEPTED = 'Use a token from "https://b.example", "https://issuer.example".'
 FAULTS = {
     "expired": (shown(exp=1_800_000_000, now=1_800_000_031),
                 f"The token expired at 2027-01-15T08:00:00Z. {SKEW} Get a new token."),
@@ -126,11 +126,12 @@ FAULTS = {
                              f"The token is not valid before 2027-01-15T08:00:00Z. {SKEW} Check the clocks, or wait."),
     "of an unknown issuer": (
         shown(iss="https://evil.example/\u202e" + "x" * 200),
-        f'The token is from issuer "https://evil.example/\\u202e{"x" * 101}…", which is not accepted here. {ACCEPTED}',
+        f'The token is from issuer "https://evil.example/\\u202e{"x" * 101}…", which this server does not accept. '
+        f'{ACCEPTED}',
     ),
     "of another issuer": (
         bearer("https://c.example"),
-        f'The token is from issuer "https://c.example", which is not accepted here. {ACCEPTED}'
+        f'The token is from issuer "https://c.example", which this server does not accept. {ACCEPTED}'
     ),
     "for another audience": (
         bearer(aud=["a", "b"]), 'The token is for audience "a", "b". Use a token whose audience is "shop".'

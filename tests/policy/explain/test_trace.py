@@ -56,7 +56,7 @@ def test_a_trace_names_policies_rules_sources_and_entries_with_what_would_help()
                         source="OIDC https://issuer.example for shop",
                         matched=False,
                         reason="no_token",
-                        hint="use a valid token of the issuer",
+                        hint="use a valid token from the issuer",
                     ),
                 ),
             ),

@@ -165,7 +165,7 @@ CALL_OUTS: Final[dict[str, tuple[Entry, str]]] = {
     "an external service": (Asked(SERVICE), ASKS),
     "all arguments": (
         Expression(program=program("size(request.mcp.params) == 1")),
-        "reads all tool arguments, not one by its name",
+        "reads all tool arguments instead of one by name",
     ),
     "loops and a member of an argument": (
         Expression(program=program("[1].exists(x, x == 1) && request.mcp.params.a.b == 1")),

@@ -121,7 +121,7 @@ CASES: Final = {
         [
             f"default/p/rule-0/0:InlineTools: {ARGUMENTS}",
             f"default/p/rule-0/base_protocol: {ARGUMENTS}",
-            "default/p/rule-1/0:CEL: reads all tool arguments, not one by its name",
+            "default/p/rule-1/0:CEL: reads all tool arguments instead of one by name",
             f"default/p/rule-1/base_protocol: {ARGUMENTS}",
         ],
     ),

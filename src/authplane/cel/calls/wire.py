@@ -46,7 +46,7 @@ def parse_checked(
                 problems.add(f"Expression{each.reason}", _sentence(each, render_text(tree)))
             return None
         if not is_same(tree, program.tree):
-            said = "The expression has no equivalent text. Compile it from text with a standard CEL compiler."
+            said = "The expression cannot be written as text. Compile it from text with a standard CEL compiler."
             problems.add("ExpressionUnsupported", said)
             return None
         return program

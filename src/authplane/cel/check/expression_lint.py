@@ -93,11 +93,15 @@ def _risky(program: Program) -> Iterator[tuple[Node, Doubt, str]]:
         name = render_text(risk.node)
         if risk.absorbed:
             message = (
-                f"If {name} is missing, this side of || fails and the other side decides. Guard it with has() or in."
+                f"If {name} is missing, this side of || fails and the other side decides. Guard it with has() or the "
+                "operator in."
             )
             yield risk.node, Doubt.ABSORBED_ERROR, message
         else:
-            message = f"{name} can be missing; the expression then fails and grants nothing. Guard it with has() or in."
+            message = (
+                f"{name} can be missing; the expression then fails and grants nothing. Guard it with has() or the "
+                "operator in."
+            )
             yield risk.node, Doubt.UNGUARDED, message
 
 

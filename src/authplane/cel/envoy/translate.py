@@ -20,7 +20,7 @@ from authplane.core.envoy_releases import Release
 from authplane.core.values import dataclass
 
 _UNREAD: Final = {
-    "request.mcp.params": "reads all tool arguments, not one by its name",
+    "request.mcp.params": "reads all tool arguments instead of one by name",
     "request.headers": "reads all headers instead of one by name",
     "identity": "reads all claims instead of one by name",
 }

@@ -203,7 +203,7 @@ class _Reader:
 
 
 def _misleading(name: str) -> str:
-    return f"reference_map resolves {name} to something else. Compile the expression again."
+    return f"reference_map resolves {name} to another declaration. Compile the expression again."
 
 
 _PLACE: Final[dict[str, Any]] = {"id": 0, "at": 0}

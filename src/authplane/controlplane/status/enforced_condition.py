@@ -39,7 +39,7 @@ def enforced_condition(standing: PolicyStanding, at: Standing, policies: Policie
         if placed.ref == standing.ref
     ]
     deciders = {decider for decider, _ in found}
-    where = "in the gRPC server" if deciders & {Decider.GRPC, Decider.GRPC_AND_SERVER} else "in Envoy"
+    where = "decided in the gRPC server" if deciders & {Decider.GRPC, Decider.GRPC_AND_SERVER} else "decided in Envoy"
     return _placed([placed for _, placed in found], where, by_server=deciders <= {Decider.SERVER})
 
 
@@ -99,7 +99,7 @@ def _words(places: Sequence[Place], where: str) -> str:
     if not reasons:
         return where
     if not native:
-        return f"by the policy server, because {why}"
+        return f"decided by the policy server, because {why}"
     return f"{where} on {native} of {len(places)} routes, otherwise by the policy server, because {why}"
 
 

@@ -9,9 +9,9 @@ from authplane.policy.identity.evidence import Evidence
 from authplane.policy.rules.rule_model import Oidc, Source, issuers_of
 
 _PLAIN: Final[Mapping[Miss, str]] = {
-    Miss.NO_TOKEN: "use a valid token of the issuer",
+    Miss.NO_TOKEN: "use a valid token from the issuer",
     Miss.NOT_READY: "wait until the keys of the issuer are loaded",
-    Miss.NOT_REVIEWED: "wait until the cluster reviews tokens",
+    Miss.NOT_REVIEWED: "wait until the Kubernetes cluster can review tokens",
     Miss.NOT_VERIFIED: "send the request again later",
 }
 

@@ -74,8 +74,8 @@ def time_text(seconds: float) -> str:
 
 def _wrong_issuer(named: str, sources: Iterable[Oidc]) -> str:
     accepted = sorted({source.issuer.url for source in sources})
-    remedy = f"Use a token of {listed(accepted)}." if accepted else "Use a token of another issuer."
-    return f"The token is from issuer {listed([named])}, which is not accepted here. {remedy}"
+    remedy = f"Use a token from {listed(accepted)}." if accepted else "Use a token from another issuer."
+    return f"The token is from issuer {listed([named])}, which this server does not accept. {remedy}"
 
 
 def _wrong_audience(token: Verified, sources: Iterable[Oidc]) -> str:

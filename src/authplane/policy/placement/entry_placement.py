@@ -51,7 +51,7 @@ CHOSEN: Final = "has placement CallOut"
 ASKS: Final = "calls an external service"
 NO_MCP: Final = "matches MCP, and the target is not an MCP server"
 LARGE_HOST: Final = "names a host whose regular expression is larger than Envoy accepts"
-MANY_HYPHENS: Final = "names a header with too many hyphens: clients can write each as an underscore"
+MANY_HYPHENS: Final = "names a header with too many hyphens, each of which a client can write as an underscore"
 COMMA: Final = "matches a header value that contains a comma, with which Envoy also joins several values"
 
 _MOST_HYPHENS: Final = 3

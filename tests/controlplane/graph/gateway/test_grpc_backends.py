@@ -222,7 +222,7 @@ spec:
     assert world.problems("HTTPRoute") == [
         (
             "BackendNotFound",
-            'Backend "default/cart" is a gRPC server, and a Gateway serves only MCP servers. Use a '
+            'Backend "default/cart" is a gRPC server, but a Gateway serves only MCP servers. Use a '
             "Backend of type MCP.",
         )
     ]

@@ -138,7 +138,7 @@ MISTAKES: Final = {
     "no name": (
         "{failOpen: true}",
         "AuthMissingExtensionRef",
-        "Spec.GlobalExtAuth names no authorization service. Set extensionRef.",
+        "Spec.GlobalExtAuth does not name an authorization service. Set extensionRef.",
     ),
     "not a duration": (
         "{extensionRef: {name: auth, namespace: default}, responseTimeout: soon}",

@@ -64,12 +64,12 @@ BAD = {
     "no service at all": Bad(
         "    authorization: {}\n",
         "AuthMissingExtensionRef",
-        "Spec.VirtualHost.Authorization names no authorization service. Set extensionRef.",
+        "Spec.VirtualHost.Authorization does not name an authorization service. Set extensionRef.",
     ),
     "only a policy": Bad(
         "    authorization: {authPolicy: {context: {a: b}}}\n",
         "AuthMissingExtensionRef",
-        "Spec.VirtualHost.Authorization names no authorization service. Set extensionRef.",
+        "Spec.VirtualHost.Authorization does not name an authorization service. Set extensionRef.",
     ),
     "a service that is not there": Bad(
         "    authorization: {extensionRef: {name: extension, namespace: missing}}\n",
@@ -255,8 +255,7 @@ def test_an_extension_service_that_is_not_valid_is_not_called_missing() -> None:
     assert made.problems("HTTPProxy") == [
         (
             "ExtensionServiceNotValid",
-            'Spec.Virtualhost.Authorization.ServiceRef extension service "default/auth" is not valid. '
-            "See its own status.",
+            'Spec.Virtualhost.Authorization.ServiceRef extension service "default/auth" is not valid. See its status.',
         )
     ]
     assert made.secure() is None

@@ -54,7 +54,7 @@ UNUSABLE: Final[dict[str, tuple[object, str]]] = {
     "short coordinate": ({**EC, "x": segment(b"\x01"), "kid": "k1"}, "its coordinates have the wrong size"),
     "short Edwards": ({**OKP, "x": segment(b"\x01"), "kid": "k1"}, "its coordinates have the wrong size"),
     "key exchange": ({**OKP, "crv": "X25519", "kid": "k1"}, "no supported algorithm fits it"),
-    "a coordinate with a surrogate": ({**EC, "x": "\udc80", "kid": "k1"}, "half of a surrogate pair"),
+    "a coordinate with a surrogate": ({**EC, "x": "\udc80", "kid": "k1"}, "a string contains half of a surrogate pair"),
 }
 
 

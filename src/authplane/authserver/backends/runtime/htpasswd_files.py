@@ -231,7 +231,7 @@ class _File:
 
     def _keep(self, reason: str, why: str) -> None:
         consequence = "no users are loaded" if self.declared is None else "its last good users stay in force"
-        remedy = "To remove every user, leave a comment in it." if why == _EMPTY else "Correct the file."
+        remedy = "To remove every user, leave only a comment in the file." if why == _EMPTY else "Correct the file."
         problem = Problem((), reason, f"{why}; {consequence}. {remedy}")
         self.findings = (Finding(Place(self.origin, 0, 0), None, problem),)
         self.stale = True

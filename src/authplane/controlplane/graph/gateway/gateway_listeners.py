@@ -98,7 +98,9 @@ def _checked(listener: Listener, names: Collection[str], taken: Collection[int],
             return replace(
                 listener,
                 not_accepted=_fault(
-                    "Invalid", f"Another listener has the name {listener.section!r}. Rename one of them.", problems
+                    "Invalid",
+                    f"Another listener has the name {listener.section!r}. Rename one of the listeners.",
+                    problems,
                 ),
             )
     if listener.port in taken:

@@ -185,9 +185,9 @@ class _Read:
         if found is None or found.cluster is None:
             why = "not found. Add it."
             if is_grpc(self._beside.resources, ref):
-                why = "is a gRPC server, and a Gateway serves only MCP servers. Use a Backend of type MCP."
+                why = "is a gRPC server, but a Gateway serves only MCP servers. Use a Backend of type MCP."
             elif found is not None or ref in self._beside.resources.broken:
-                why = "cannot be used. See its own status."
+                why = "is not valid. See its status."
             self._add("BackendNotFound", f'{ref.kind} "{ref.object_name}" {why}')
             return RuleBackend(target=ref, tokens=tokens, cluster=None, weight=weight)
         host = found.host or host

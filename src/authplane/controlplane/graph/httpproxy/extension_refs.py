@@ -43,7 +43,7 @@ class Extensions:
     def _report(self, name: ObjectName, who: str, problems: Problems) -> None:
         broken = Ref("ExtensionService", name.namespace, name.name) in self.resources.broken
         if broken or name in self.resources.extension_services:
-            problems.add("ExtensionServiceNotValid", f"{who} is not valid. See its own status.")
+            problems.add("ExtensionServiceNotValid", f"{who} is not valid. See its status.")
         else:
             meant = suggested(name, self.resources.extension_services)
             problems.add("ExtensionServiceNotFound", f"{who} not found{meant}")
@@ -67,4 +67,4 @@ def report_missing_reference(where: str, problems: Problems) -> None:
     """Report a block that names no authorization service."""
     spoken = where.replace("Virtualhost", "VirtualHost")
     with problems.at("extensionRef", "name"):
-        problems.add("AuthMissingExtensionRef", f"{spoken} names no authorization service. Set extensionRef.")
+        problems.add("AuthMissingExtensionRef", f"{spoken} does not name an authorization service. Set extensionRef.")

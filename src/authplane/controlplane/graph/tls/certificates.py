@@ -92,4 +92,4 @@ def _extension_problem(leaf: x509.Certificate) -> str:
         leaf.extensions.get_extension_for_class(x509.TLSFeature)
     except x509.ExtensionNotFound:
         return ""
-    return "invalid TLS certificate: it demands OCSP stapling, which is not supported"
+    return "invalid TLS certificate: it requires OCSP stapling, which is not supported"

@@ -146,7 +146,7 @@ def _refused(error: OSError | asyncio.IncompleteReadError, *, secure: bool) -> R
         case asyncio.IncompleteReadError() | ConnectionResetError() | ConnectionAbortedError() | BrokenPipeError():
             if secure:
                 return Refused(cause=Cause.HANDSHAKE, why="TLS handshake failed: the server closed the connection")
-            return Refused(cause=Cause.PROTOCOL, why="the server closed the connection before its first frame")
+            return Refused(cause=Cause.PROTOCOL, why="the server closed the connection before it sent a frame")
         case _:
             return Refused(cause=Cause.UNREACHABLE, why=_words(error))
 
