@@ -81,7 +81,7 @@ def documented(section: str) -> dict[str, Described]:
         prefix = f"{where}." if where else ""
         found |= {f"{prefix}{name}": Described(treatments[words]) for name in re.findall(r"`([\w-]+)`", names)}
     for here, there, other in re.findall(
-        r"^- The fields below `([^`]+)`\s+are\s+those\s+below\s+`([^`]+)`\s+in\s+(?:this\s+kind|\[([^\]]+)\])",
+        r"^- `([^`]+)`\s+has\s+the\s+same\s+fields\s+as\s+`([^`]+)`\s+in\s+(?:this\s+kind|\[([^\]]+)\])",
         text,
         re.MULTILINE,
     ):
@@ -165,7 +165,7 @@ def test_what_people_wrote_is_kept_and_what_the_code_says_is_not() -> None:
 | `spec` | wrong | what we say of it |
 | `gone` | text | what was said of it |
 
-- The fields below `spec` are those below `spec` in [Backend](backend.md).
+- `spec` has the same fields as `spec` in [Backend](backend.md).
 
 <!-- end -->
 

@@ -63,7 +63,10 @@ def command_text(name: str) -> str:
     listed = [f"`{each.metavar}`: {escaped(str(getattr(each, 'help', '')))}" for each in arguments]
     shared = _shared() if name.startswith(_SHARING) else frozenset()
     own = [each for each in _options(command) if _flag(each) not in shared]
-    beside = "\n\nIt also has the [options of every authorization service](#options-of-every-authorization-service)."
+    beside = (
+        "\n\nThe command also has the "
+        "[options of every authorization service](#options-of-every-authorization-service)."
+    )
     options = _option_table(own) if own else ""
     return "\n\n".join([f"```text\n{usage}\n```", *told, *listed, options]).strip() + (beside if shared else "")
 

@@ -17,8 +17,8 @@ from authplane.resources.typed.schema import Base64, Length, Limit, Matches, One
 from authplane.resources.typed.shapes import shape_of
 
 _RESOURCES: Final = Path(__file__).parents[2] / "docs" / "reference" / "resources"
-_SAME = re.compile(r"^- The fields below `(?P<here>[^`]+)`\s+are\s+those\s+below\s+`[^`]+`", re.MULTILINE)
-_ITEM = re.compile(r"^- The fields below .*(?:\n  .*)*", re.MULTILINE)
+_SAME = re.compile(r"^- `(?P<here>[^`]+)`\s+has\s+the\s+same\s+fields\s+as\s+`[^`]+`", re.MULTILINE)
+_ITEM = re.compile(r"^- `[^`]+`\s+has\s+the\s+same\s+fields\s+as\s.*(?:\n  .*)*", re.MULTILINE)
 
 
 class Known(NamedTuple):
