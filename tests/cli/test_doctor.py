@@ -110,7 +110,7 @@ async def test_the_table_has_a_remedy_below_each_finding(tmp_path: Path) -> None
     lines = result.stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith(f"policy-server  {UNUSED}"))
     assert "Connection refused" in lines[at]
-    assert lines[at + 1].startswith("    Fix: Start authplane authserver policy there")
+    assert lines[at + 1].startswith("    Fix: Start authplane authserver policy at this address")
 
 
 async def test_every_backend_that_no_policy_protects_is_named(tmp_path: Path) -> None:

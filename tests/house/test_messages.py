@@ -138,7 +138,7 @@ NO_REMEDY: Final[dict[str, str]] = {
     "The policy is not enforced.": _STATE,
     "The policy is neither enforced nor evaluated": _STATE,
     "The target is protected by ": _STATE,
-    "The policies of its Gateways protect the target.": _STATE,
+    "The target is protected by the policies of its Gateways.": _STATE,
     "A gRPC server has no references.": _STATE,
     "□ is a URL and does not need a Service.": _STATE,
     "□:□ is an external host.": _STATE,

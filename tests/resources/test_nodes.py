@@ -141,14 +141,18 @@ def test_plain_scalars_follow_the_core_schema(text: str, want: Value) -> None:
 def test_nesting_without_end_is_refused_at_once(opening: str) -> None:
     (spot,) = parse_nodes(opening * 100_000).spots
     assert spot.problem == Problem(
-        (), "YamlInvalid", "Lists and mappings are nested more than 64 deep. Use fewer levels."
+        (), "YamlInvalid", "Lists and mappings are nested more than 64 levels deep. Use fewer levels."
     )
 
 
 def test_nesting_up_to_the_limit_is_read() -> None:
     assert parse_nodes("[" * 64 + "]" * 64).spots == ()
     assert parse_nodes("[" * 65 + "]" * 65).spots == (
-        Spot(Problem((), "YamlInvalid", "Lists and mappings are nested more than 64 deep. Use fewer levels."), 1, 65),
+        Spot(
+            Problem((), "YamlInvalid", "Lists and mappings are nested more than 64 levels deep. Use fewer levels."),
+            1,
+            65,
+        ),
     )
 
 

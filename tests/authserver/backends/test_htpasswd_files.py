@@ -148,7 +148,7 @@ async def test_a_file_that_breaks_leaves_its_last_good_users_and_is_not_ready(
         assert users(state) == ("alice", "bob")
         assert state.stale == {str(path)}
         assert state.findings[0].place.file == str(path)
-        assert "its last good users stay in force" in state.findings[0].problem.message
+        assert "the last good users of the file stay in force" in state.findings[0].problem.message
         draft = tmp_path / "draft"
         write(draft, "carol")
         if path.is_dir() and not path.is_symlink():

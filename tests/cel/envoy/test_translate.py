@@ -138,7 +138,7 @@ REFUSED: Final[dict[str, tuple[str, Who, tuple[str, ...]]]] = {
     "a member of an argument": (
         "request.mcp.params.a.b == 1",
         NOBODY,
-        ("reads request.mcp.params.a.b, a member of an argument",),
+        ("reads request.mcp.params.a.b, which is a member of an argument",),
     ),
     "an argument whose name is not ASCII": (
         'request.mcp.params["é"] == 1',

@@ -242,7 +242,7 @@ REFERENCES = {
         (SERVICES.replace("spec: {", "spec: {type: ExternalName, externalName: localhost, "),),
         ext(external()),
         (
-            f'{WHERE}Service "default/authz" has type "ExternalName", which is not supported here. Use a '
+            f'{WHERE}Service "default/authz" has type "ExternalName", which an external service cannot have. Use a '
             "Service with endpoints. [BackendNotFound]",
         ),
     ),

@@ -19,7 +19,7 @@ from authplane.sources.document_versions import Library
 TWO = Options(most_per_namespace=2)
 SAID = (
     "metadata.namespace: Namespace 'default' already has 2 policies, which is the maximum, so this policy denies all "
-    "requests. Remove or merge some."
+    "requests. Remove or merge policies."
 )
 
 

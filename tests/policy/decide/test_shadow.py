@@ -210,7 +210,7 @@ def test_policies_in_shadow_take_no_room_from_those_that_are_enforced() -> None:
     assert [each.policy for each in verdict.shadows] == [f"AccessPolicy/default/s{each}" for each in range(5)]
     message = (
         "spec.targetRefs: Backend/default/shop already has 5 shadow policies, which is the maximum, so this policy "
-        "is not evaluated. Remove or merge some."
+        "is not evaluated. Remove or merge policies."
     )
     assert errors(made) == [f"{message} [LimitPerTargetExceeded]"] * 2
 
@@ -224,7 +224,7 @@ def test_policies_in_shadow_take_no_room_in_a_namespace_from_those_that_are_enfo
     assert (word(verdict), [each.policy for each in verdict.shadows]) == ("allow", ["AccessPolicy/default/s0"])
     message = (
         "metadata.namespace: Namespace 'default' already has 2 policies, which is the maximum, so this policy is not "
-        "evaluated. Remove or merge some."
+        "evaluated. Remove or merge policies."
     )
     assert errors(made) == [f"{message} [LimitPerNamespaceExceeded]"]
 

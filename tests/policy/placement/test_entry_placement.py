@@ -169,7 +169,7 @@ CALL_OUTS: Final[dict[str, tuple[Entry, str]]] = {
     ),
     "loops and a member of an argument": (
         Expression(program=program("[1].exists(x, x == 1) && request.mcp.params.a.b == 1")),
-        "uses exists(), reads request.mcp.params.a.b, a member of an argument",
+        "uses exists(), reads request.mcp.params.a.b, which is a member of an argument",
     ),
     "an argument with an odd name": (
         Expression(program=program("request.mcp.params['é'] == 1")),

@@ -131,7 +131,7 @@ CASES: Final = {
         [
             "default/p/rule-0/0:InlineTools",
             "default/p/rule-0/base_protocol",
-            "default/p/rule-1/0:CEL: reads request.mcp.params.to.name, a member of an argument",
+            "default/p/rule-1/0:CEL: reads request.mcp.params.to.name, which is a member of an argument",
             "default/p/rule-1/base_protocol",
         ],
     ),

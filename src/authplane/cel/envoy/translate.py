@@ -192,7 +192,7 @@ class _Translator:
         if not keys:
             return self._whole(variable.name)
         if variable.name == "request.mcp.params" and len(keys) > 1:
-            return self.refuse(f"reads {'.'.join(path)}, a member of an argument")
+            return self.refuse(f"reads {'.'.join(path)}, which is a member of an argument")
         container = self._map(variable.name, keys[0])
         found = condition_nodes.member(container, *keys)
         if variable.name != "request.headers":

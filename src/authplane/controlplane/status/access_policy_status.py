@@ -189,7 +189,9 @@ def _protected(attachment: Attachment, *, exposed: bool, allow: bool) -> Conditi
         names = ", ".join(str(policy.ref) for policy in attachment.policies)
         return _condition("Protected", True, "Protected", f"The target is protected by {names}.")
     if not exposed:
-        return _condition("Protected", True, "ProtectedByGateway", "The policies of its Gateways protect the target.")
+        return _condition(
+            "Protected", True, "ProtectedByGateway", "The target is protected by the policies of its Gateways."
+        )
     rest = f"authplane {'allows' if allow else 'denies'} requests that no policy of a Gateway covers."
     if allow and attachment.shadows:
         names = ", ".join(str(policy.ref) for policy in attachment.shadows)

@@ -40,7 +40,7 @@ class Stands:
                 effect = "is not evaluated" if shadow else "denies all requests"
                 return (
                     f"{crowded} already has {most} {what}, which is the maximum, so this policy {effect}. Remove or "
-                    "merge some."
+                    "merge policies."
                 )
         return ""
 

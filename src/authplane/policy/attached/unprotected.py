@@ -11,7 +11,7 @@ from authplane.policy.rules.policy_targets import BACKENDS, PolicyTarget
 UNPROTECTED: Final = "Unprotected"
 SHADOW_ONLY: Final = "ShadowOnly"
 _DENIED: Final = "Add an AccessPolicy that names it, or set unprotectedBackends: Allow."
-_ALLOWED: Final = "unprotectedBackends is Allow. Add an AccessPolicy that names it."
+_ALLOWED: Final = "Add an AccessPolicy that names it."
 
 
 def unprotected_backends(policies: Policies, routed: Iterable[RequestTarget]) -> tuple[Ref, ...]:
@@ -24,13 +24,18 @@ def unprotected_backends(policies: Policies, routed: Iterable[RequestTarget]) ->
 
 def unprotected_problems(policies: Policies, routed: Iterable[RequestTarget]) -> Iterator[tuple[Ref, Problem]]:
     """Yield a warning about every such Backend; where nothing at all is allowed there is no need to warn."""
-    verb, advice = ("allows", _ALLOWED) if policies.settings.allow_unprotected else ("denies", _DENIED)
+    allowed = policies.settings.allow_unprotected
+    verb, advice = ("allows", _ALLOWED) if allowed else ("denies", _DENIED)
+    why = ", because unprotectedBackends is Allow" if allowed else ""
     for ref, ways in () if policies.closed else _open_ways(policies, routed).items():
         shadows = policies.attachments[PolicyTarget(ref)].shadows
         names = ", ".join(str(policy.ref) for policy in shadows)
         who = f"Only shadow policies name this target ({names})" if shadows else "No policy protects this target"
         reason = SHADOW_ONLY if shadows else UNPROTECTED
-        yield ref, Problem((), reason, f"{who}, so authplane {verb} every request{ways}. {advice}", Severity.WARNING)
+        yield (
+            ref,
+            Problem((), reason, f"{who}, so authplane {verb} every request{ways}{why}. {advice}", Severity.WARNING),
+        )
 
 
 def _open_ways(policies: Policies, routed: Iterable[RequestTarget]) -> dict[Ref, str]:

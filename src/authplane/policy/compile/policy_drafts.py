@@ -76,7 +76,7 @@ def build_excess(written: Written, most: int) -> Draft:
         said = (
             f"Namespace {meta.namespace!r} already has {most} policies, which is the maximum, so this policy {effect}."
         )
-        problems.add("LimitPerNamespaceExceeded", f"{said} Remove or merge some.")
+        problems.add("LimitPerNamespaceExceeded", f"{said} Remove or merge policies.")
     return Draft(
         ref=_ref(written),
         generation=meta.generation,

@@ -75,7 +75,10 @@ def _missing(resources: Resources, origin: Ref, asked: ExternalService) -> Missi
         wrong = "cannot be read. Correct the document." if broken else "not found. Create it, or correct the reference."
         return Missing("BackendNotFound", f'Service "{name}" {wrong}')
     if service.spec.type == "ExternalName":
-        said = f'Service "{name}" has type "ExternalName", which is not supported here. Use a Service with endpoints.'
+        said = (
+            f'Service "{name}" has type "ExternalName", which an external service cannot have. Use a Service with '
+            "endpoints."
+        )
         return Missing("BackendNotFound", said)
     if not any(port.port == asked.port and port.protocol == "TCP" for port in service.spec.ports):
         return Missing("BackendNotFound", f'Service "{name}" has no TCP port {asked.port}. Use one of its ports.')

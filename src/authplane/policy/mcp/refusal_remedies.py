@@ -28,7 +28,7 @@ REMEDIES: Final[Mapping[Fault, str]] = {
     Fault.LOOKALIKE: "rename the member whose name differs from another or from one of MCP only in case or by a NUL",
     Fault.JSONRPC: 'send "jsonrpc": "2.0"',
     Fault.ID: "send a string, a number or null as the id",
-    Fault.METHOD: "send a method of visible ASCII in the case that MCP defines",
+    Fault.METHOD: "send the method in visible ASCII and in the letter case that MCP defines",
     Fault.METHOD_WITH_RESULT: "send either a method, or a result or an error",
     Fault.RESPONSE: "send a response with an id and either result or error",
     Fault.PARAMS: "send an object as params",

@@ -239,7 +239,7 @@ class _Builder:
         if event.tag is not None or event.anchor is not None:
             self._refuse_properties(event)
         if len(self._outer) >= DEEPEST - 1:
-            message = f"Lists and mappings are nested more than {DEEPEST} deep. Use fewer levels."
+            message = f"Lists and mappings are nested more than {DEEPEST} levels deep. Use fewer levels."
             raise _Refused(Spot(Problem((), SYNTAX, message), line, column))
         if self._into is not None:
             self._outer.append(self._into)

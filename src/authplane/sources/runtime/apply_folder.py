@@ -74,7 +74,9 @@ def _alone(folder: Path) -> Generator[None]:
 def _require_apart(staged: Path, folder: Path) -> None:
     one, other = Path(os.path.realpath(staged)), Path(os.path.realpath(folder))
     if one == other or one in other.parents or other in one.parents:
-        raise ApplyError(f"{staged} and {folder} must not be inside one another. Use two separate folders.")
+        raise ApplyError(
+            f"{staged} and {folder} are the same folder, or one contains the other. Use two separate folders."
+        )
 
 
 def _copy(new: Listing, staged: Path, folder: Path, old: Listing) -> Path:

@@ -423,7 +423,7 @@ def test_permit_insecure_conflicts_with_authorization_unless_it_is_off_or_checke
     off = routed(INSECURE, settings=SETTINGS.replace("CONTOUR", "{httpproxy: {disablePermitInsecure: true}}"))
     assert off.problems("HTTPProxy") == []
     assert off.warnings("HTTPProxy") == [
-        ("IgnoredField", "permitInsecure is disabled for this gateway and has no effect. Remove it.")
+        ("IgnoredField", "The configuration disables permitInsecure, so this field has no effect. Remove it.")
     ]
     plain = off.plain()
     assert plain is not None

@@ -421,6 +421,6 @@ def test_a_configuration_that_cannot_be_used_serves_nothing_instead_of_the_defau
     made = world(configuration=CONFIGURATION.replace(old, new))
     assert [found for found, _ in made.problems("AuthplaneConfiguration")] == [reason]
     assert made.problems("HTTPProxy") == [
-        ("ConfigurationNotValid", "The AuthplaneConfiguration cannot be used, so Envoy serves no host. Correct it.")
+        ("ConfigurationNotValid", "The AuthplaneConfiguration is not valid, so Envoy serves no host. Correct it.")
     ]
     assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())

@@ -139,7 +139,7 @@ CALLED = {
 @pytest.mark.parametrize(("document", "words"), CALLED.values(), ids=CALLED.keys())
 def test_hosts_say_what_cannot_be_used(document: str, words: str) -> None:
     told = world(proxy=OPEN, unread=document).problems("HTTPProxy")
-    assert told == [("ConfigurationNotValid", f"The {words} cannot be used, so Envoy serves no host. Correct it.")]
+    assert told == [("ConfigurationNotValid", f"The {words} is not valid, so Envoy serves no host. Correct it.")]
 
 
 LOST = {

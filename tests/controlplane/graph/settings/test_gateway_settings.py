@@ -181,7 +181,7 @@ def test_two_configurations_that_differ_serve_nothing(field: str, texts: tuple[s
     assert ("FieldConflict", message) in made.problems("AuthplaneConfiguration")
     assert made.problems("HTTPProxy")[-1] == (
         "ConfigurationNotValid",
-        "The AuthplaneConfiguration cannot be used, so Envoy serves no host. Correct it.",
+        "The AuthplaneConfiguration is not valid, so Envoy serves no host. Correct it.",
     )
     assert (plain_hosts(made.graph), secure_hosts(made.graph), fallback(made.graph)) == ((), (), None)
 
@@ -215,7 +215,7 @@ def test_a_duration_that_cannot_be_used_serves_nothing(text: str, message: str) 
     made = world(theirs=theirs(f"envoy: {{timeouts: {{{text}}}}}"))
     assert made.problems("ContourConfiguration") == [("TimeoutPolicyNotValid", message)]
     assert made.problems("HTTPProxy") == [
-        ("ConfigurationNotValid", "The ContourConfiguration cannot be used, so Envoy serves no host. Correct it.")
+        ("ConfigurationNotValid", "The ContourConfiguration is not valid, so Envoy serves no host. Correct it.")
     ]
     assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 
@@ -233,7 +233,7 @@ def test_a_longest_check_that_is_no_duration_serves_nothing() -> None:
 def test_a_configuration_that_cannot_be_read_serves_nothing(kind: str, document: str) -> None:
     made = world(configuration=document)
     assert made.problems("HTTPProxy") == [
-        ("ConfigurationNotValid", f"The {kind} cannot be used, so Envoy serves no host. Correct it.")
+        ("ConfigurationNotValid", f"The {kind} is not valid, so Envoy serves no host. Correct it.")
     ]
     assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 

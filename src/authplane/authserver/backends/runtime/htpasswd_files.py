@@ -230,7 +230,11 @@ class _File:
         self.declared = Declared(origin=self.origin, realm=self.file.realm, users=parsed.users)
 
     def _keep(self, reason: str, why: str) -> None:
-        consequence = "no users are loaded" if self.declared is None else "its last good users stay in force"
+        consequence = (
+            "the server has no users from this file"
+            if self.declared is None
+            else "the last good users of the file stay in force"
+        )
         remedy = "To remove every user, leave only a comment in the file." if why == _EMPTY else "Correct the file."
         problem = Problem((), reason, f"{why}; {consequence}. {remedy}")
         self.findings = (Finding(Place(self.origin, 0, 0), None, problem),)

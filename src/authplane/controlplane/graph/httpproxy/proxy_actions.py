@@ -133,7 +133,7 @@ def _mirror(service: contour.RouteService, wanted: Wanted, clusters: Clusters, p
         with problems.at("weight"):
             problems.warn(
                 "IgnoredField",
-                f"The weight of a mirror is a percentage, so {service.weight} counts as {_ALL}. Lower it.",
+                f"The weight of a mirror is a percentage, so Envoy uses {_ALL} instead of {service.weight}. Lower it.",
             )
     cluster = ensure_cluster(clusters, wanted, problems)
     return None if cluster is None else Mirror(cluster=cluster, percent=min(service.weight or _ALL, _ALL))

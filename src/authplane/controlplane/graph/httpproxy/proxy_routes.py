@@ -189,7 +189,7 @@ class _Table:
         with problems.at("permitInsecure"):
             if not self._around.settings.permit_insecure:
                 problems.warn(
-                    "IgnoredField", "permitInsecure is disabled for this gateway and has no effect. Remove it."
+                    "IgnoredField", "The configuration disables permitInsecure, so this field has no effect. Remove it."
                 )
                 return False
             if isinstance(authorization, Enforced) and not checked_everywhere:

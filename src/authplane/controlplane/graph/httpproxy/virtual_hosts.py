@@ -106,7 +106,7 @@ def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, shared: BuildContex
     built = build_routes(proxy, guard, shared)
     if shared.unusable:
         problems.add(
-            "ConfigurationNotValid", f"The {shared.unusable} cannot be used, so Envoy serves no host. Correct it."
+            "ConfigurationNotValid", f"The {shared.unusable} is not valid, so Envoy serves no host. Correct it."
         )
     host = Host(
         name=fqdn,

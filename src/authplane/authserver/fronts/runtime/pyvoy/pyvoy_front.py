@@ -128,7 +128,7 @@ def _private_folder() -> Iterator[Path]:
         made = TemporaryDirectory(prefix="authplane-")
     except OSError as error:
         raise EnvoyEndedError(
-            f"Cannot start a worker: {error}. Check the free space and the limits of this machine."
+            f"Cannot start a worker: {error}. Check the free disk space and the process limits of this machine."
         ) from error
     with made as name:
         yield Path(name)
@@ -218,7 +218,7 @@ async def _supervise(run: _WorkerRun, number: int, *, stop: asyncio.Event, up: a
             # No room for a file or for a process, for instance: the other workers must not end of it.
             if not up.is_set():
                 raise EnvoyEndedError(
-                    f"Cannot start a worker: {error}. Check the free space and the limits of this machine."
+                    f"Cannot start a worker: {error}. Check the free disk space and the process limits of this machine."
                 ) from error
             _log.error("worker failed to start", worker=number, why=str(error))
         else:
