@@ -109,4 +109,4 @@ async def test_who_can_allow_nothing_says_which_file_it_waits_for(tmp_path: Path
     plan = PolicyPlan(folder=str(tmp_path), loosen_after=0)
     async with keep_policies("policy", plan, Metrics(), quiet=True) as kept:
         why = f"{tmp_path}/policy.yaml may contain a policy and cannot be read"
-        assert kept.obstacle() == f"no request can be allowed: {why}"
+        assert kept.obstacle() == f"the policy server cannot allow any request: {why}"

@@ -10,8 +10,8 @@ from typing import Final
 
 from authplane.cel.syntax.tree import Call, Const, Node, path_of, walk
 
-MADE: Final = "converts a value to a time or a duration, where Envoy accepts more values"
-FAR: Final = "uses a time or a duration that is outside the range where Envoy computes the same"
+MADE: Final = "converts a value to a time or a duration, for which Envoy accepts values that the policy server rejects"
+FAR: Final = "uses a time or a duration outside the range in which Envoy computes the same result"
 CALCULATED: Final = "calculates with times in more than one step"
 
 _TIME: Final = re.compile(r"(?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:Z|[+-][0-9]{2}:[0-9]{2})")

@@ -31,7 +31,7 @@ from authplane.policy.rules.rule_model import (
 
 TOKENS: Final = "requires a token, which only the policy server verifies"
 HOSTS: Final = "names hosts, which gRPC servers do not report"
-PORTS: Final = "names ports, which not every gRPC server knows"
+PORTS: Final = "names ports, which some gRPC servers do not know"
 VALUE: Final = "matches a header value that is not plain text"
 WORDY: Final = "has an expression that gRPC servers reject as too long, because they add spaces and escapes"
 ALL_HEADERS: Final = "reads all headers instead of one by name"

@@ -218,7 +218,7 @@ def _authority(ref: CaRef, namespace: str, resources: Resources, problems: Probl
     """Return the certificates that a reference leads to; nothing after a problem."""
     name = ObjectName(namespace, ref.name)
     if ref.group or ref.kind not in {"ConfigMap", "Secret"}:
-        message = f"A {ref.kind!r} of group {ref.group!r} has no CA certificates. Use a ConfigMap or a Secret."
+        message = f"A {ref.kind!r} of group {ref.group!r} cannot provide CA certificates. Use a ConfigMap or a Secret."
         problems.add("InvalidKind", message)
         return b""
     text: bytes | None

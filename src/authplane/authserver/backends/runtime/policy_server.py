@@ -145,8 +145,8 @@ class KeptPolicies:
         if self._compiled is None:
             return "the policies are not loaded yet"
         if self._compiled.policies.closed:
-            return f"no request can be allowed: {self._compiled.policies.closed}"
-        return "" if self._tried else "keys of issuers are not fetched yet"
+            return f"the policy server cannot allow any request: {self._compiled.policies.closed}"
+        return "" if self._tried else "the policy server has not fetched the keys of the issuers yet"
 
     async def try_issuers(self) -> None:
         """Wait for the first keys; an issuer without keys affects only its own policies."""
