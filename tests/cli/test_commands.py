@@ -220,7 +220,7 @@ def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
 
 def test_the_page_about_installing_lists_the_commands_of_each_part() -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "install.md").read_text(encoding="utf-8")
-    plain = page.partition("Without an extra, these commands work:")[2].partition(". A command")[0]
+    plain = page.partition("Without an extra, you can use these commands:")[2].partition(". A command")[0]
     assert set(re.findall(r"`(\w+)`", plain)) == {name for name in COMMANDS if not ALL[name].extra}
     assert [name for name in COMMANDS if ALL[name].extra] == ["run", "control", "authserver"]
 

@@ -97,7 +97,7 @@ async def test_who_answers_something_else_is_named() -> None:
         {
             "decisions": [],
             "silent": [
-                {"who": "Envoy", "address": str(envoy), "why": "does not answer as Envoy's admin interface does"},
+                {"who": "Envoy", "address": str(envoy), "why": "did not answer with the statistics of Envoy"},
                 {"who": "policy server", "address": str(server), "why": "answered 404"},
             ],
         },
@@ -122,5 +122,5 @@ async def test_a_folder_that_is_not_served_is_one_sentence(tmp_path: Path, monke
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
         f'authplane: authplane run does not serve "{tmp_path}".'
-        " Name Envoy and the policy server with --envoy and --server.\n"
+        " Set --envoy and --server to the addresses of Envoy and the policy server.\n"
     )

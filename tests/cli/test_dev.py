@@ -139,7 +139,7 @@ def test_the_files_of_another_workload_are_not_overwritten(tmp_path: Path) -> No
     other = invoke("spiffe", "--folder", str(tmp_path), "--id", "spiffe://other.example/agent")
     named = invoke("spiffe", "--folder", str(tmp_path), "--id", "spiffe://other.example/agent", "--name", "second")
     assert [each.exit_code for each in (first, again, other, named)] == [0, 0, 1, 0]
-    assert "Use another --name" in other.stderr
+    assert "Set --name to another name" in other.stderr
     assert f"certificate  {tmp_path / 'agent.crt'}" in first.stdout
 
 

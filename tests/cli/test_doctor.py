@@ -51,7 +51,7 @@ async def test_a_server_that_accepts_us_is_well(tmp_path: Path) -> None:
             "probe": "policy-server",
             "subject": str(address),
             "outcome": "ok",
-            "message": "Accepts connections.",
+            "message": "The server accepts connections.",
             "remedy": "",
         }
     ]
@@ -78,7 +78,7 @@ async def test_a_file_that_is_on_another_machine_is_unknown(tmp_path: Path) -> N
 async def test_without_a_control_plane_the_address_is_named_as_the_default(tmp_path: Path) -> None:
     (found,) = rows(await diagnose(tmp_path, BACKEND, policy(rule())))
     assert found["subject"] == "127.0.0.1:9443"
-    assert found["message"].endswith("This is the default address: spec.policyServer is not set.")
+    assert found["message"].endswith("This is the default address, because spec.policyServer is not set.")
     assert found["outcome"] == "ok" or "Start authplane run" in found["remedy"]
 
 
@@ -124,7 +124,9 @@ async def test_every_backend_that_no_policy_protects_is_named(tmp_path: Path) ->
             if row["probe"] == "protection"
         ]
 
-    assert await found(BACKEND, policy(rule())) == [("Backends", "ok", "A policy protects each Backend.", "")]
+    assert await found(BACKEND, policy(rule())) == [
+        ("Backends", "ok", "Every Backend has a policy that protects it.", "")
+    ]
     assert await found(BACKEND, bare, policy(rule())) == [
         (
             "Backend/default/bare",
@@ -185,8 +187,8 @@ async def test_an_issuer_on_this_machine_gets_the_remedy_for_the_development_iss
         result = await diagnose(folder, BACKEND, policy(rule(source)), named)
         return next(str(row["remedy"]) for row in json.loads(result.stdout) if row["probe"] == "issuer")
 
-    start = "in the directory where authplane init ran. Otherwise, "
+    start = "in the directory where you ran authplane init. Otherwise, "
     assert f"start authplane run or authplane dev issuer {start}" in await remedy()
     plan = IssuerPlan(folder=tmp_path / "dev", address=TcpAddress(host="127.0.0.1", port=port))
     async with serve_issuer(plan, datetime.now(UTC)):
-        assert f"stop the process that listens there, and start authplane run {start}" in await remedy()
+        assert f"stop the process that listens at its address, and start authplane run {start}" in await remedy()

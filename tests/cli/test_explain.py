@@ -161,7 +161,7 @@ CASES: Final = {
         "Policy server",
         ["p: grants nothing"],
         [],
-        "all requests are denied: the AuthplaneConfiguration is invalid",
+        "authplane denies all requests: the AuthplaneConfiguration is invalid",
     ),
 }  # fmt: skip
 

@@ -86,7 +86,8 @@ def test_existing_files_are_named_and_kept_unless_forced() -> None:
     refused = invoke("init", "notes", *NOTES, *KEYCLOAK)
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr == (
-        "authplane: authplane does not overwrite notes/policy.yaml. Use another folder, or --force.\n"
+        "authplane: authplane does not overwrite existing files: notes/policy.yaml. Use another folder,"
+        " or add --force.\n"
     )
     assert [each.name for each in Path("notes").iterdir()] == ["policy.yaml"]
     assert Path("notes/policy.yaml").read_text(encoding="utf-8") == "mine"
@@ -116,11 +117,11 @@ REFUSED = {
     ),
     "a group without tools": (
         ("--group", "readers="),
-        "--group: 'readers=' names no group and tools. Use GROUP=TOOL,TOOL or GROUP=* for every tool.",
+        "--group: 'readers=' does not name a group and its tools. Use GROUP=TOOL,TOOL or GROUP=* for every tool.",
     ),
     "a group twice": (
         (*NOTES, *KEYCLOAK, "--group", "readers=x"),
-        "The group 'readers' is given twice. Use one --group with all its tools.",
+        "The group 'readers' occurs twice. Name the group once, with all its tools.",
     ),
     "no name": (
         ("--name", "My Notes"),
@@ -216,12 +217,14 @@ metadata: {name: blog}
         "  shop.yaml\n"
         "\n"
         "Not moved:\n"
-        "  - Ingress (1): authplane does not use this kind. Write an HTTPProxy for each host.\n"
+        "  - Ingress (1): authplane does not use these documents. Write an HTTPProxy for each host.\n"
         "\n"
         "Missing:\n"
-        "  - No configuration of Contour. If it sets globalExtAuth, shop.example would be open to everybody. "
+        "  - The folder has no configuration of Contour. If Contour's configuration sets globalExtAuth,"
+        " authplane would serve "
+        "shop.example without authorization. "
         "Export configmaps and contourconfigurations and run init again with --force.\n"
-        "  - No EndpointSlices, so Envoy has no addresses of Services. "
+        "  - The folder has no EndpointSlices, so Envoy does not know the addresses of Services. "
         "Export endpointslices and run init again with --force.\n"
         "\n"
         "authplane validate new reports 1 warning.\n"
@@ -232,11 +235,11 @@ metadata: {name: blog}
         "Then start each of these programs in its own terminal:\n"
         "  authplane run new\n"
         "\n"
-        "While they run, check that Envoy can reach everything:\n"
+        "While these programs run, check that Envoy can reach all servers:\n"
         "  authplane doctor new\n"
     )
     assert invoke("validate", "new").exit_code == 0
     again = invoke("init", "new", "--from-contour", "old")
-    assert (again.exit_code, "does not overwrite new/shop.yaml" in again.stderr) == (1, True)
+    assert (again.exit_code, "does not overwrite existing files: new/shop.yaml" in again.stderr) == (1, True)
     missing = invoke("init", "other", "--from-contour", "nowhere")
     assert missing.exit_code == 2

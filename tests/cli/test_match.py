@@ -76,7 +76,7 @@ def test_a_composite_filter_refuses_a_call_whose_authority_it_asks_for_and_does_
     for tree in asks:
         assert printed(match(composite(tree), unknown, "--explain")) == (
             "no match; the composite filter ends the call with UNAVAILABLE\n"
-            "   └─ no: tree (it reads the authority of the call, which is unknown)\n"
+            "   └─ no: tree (the tree reads the authority of the call, which is unknown)\n"
         )
         assert printed(match(tree, unknown)).startswith("skip")
         assert printed(match(composite(tree), f"{unknown}\nauthority: shop.example")).startswith("execute")
@@ -164,7 +164,9 @@ def test_noted_actions_are_reported() -> None:
     assert (told["matched"], told["action"], told["noted"]) == (False, None, ["skip"])
     refused = match(composite(tree))
     assert refused.exit_code == 1
-    assert "keep_matching is not supported, because a tree has one action here. Remove it." in refused.stderr
+    assert (
+        "keep_matching is not supported, because this filter runs one action for each call. Remove it."
+    ) in refused.stderr
 
 
 @pytest.mark.usefixtures("place")
@@ -317,7 +319,8 @@ matcherTree:
     result = match(text)
     assert (result.exit_code, result.stdout.partition(",")[0]) == (0, "Action (b)")
     assert (
-        "'x/my.own.Action' is an unknown type, so its fields are not checked. Ignore this if intended." in result.stderr
+        "authplane does not know the type 'x/my.own.Action', so it does not check the fields. Ignore this if intended."
+        in result.stderr
     )
 
 

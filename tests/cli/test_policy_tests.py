@@ -157,13 +157,16 @@ def test_results_are_written_for_ci(folder: Path) -> None:
     ] == [
         ("agents may add", []),
         (r"<nobody>\x1b", [("failure", "expected httpStatus 403, got 401")]),
-        ("shop/b.test.yaml:1:1", [("error", "Expected a list with at least one case.")]),
+        (
+            "shop/b.test.yaml:1:1",
+            [("error", "The field is empty or is not a list. Add a list with at least one case.")],
+        ),
     ]
 
 
 BAD = {
     "no cases": ("policies: x\n", "'cases' is required. Add it."),
-    "no list": ("cases: {}\n", "Expected a list with at least one case."),
+    "no list": ("cases: {}\n", "The field is empty or is not a list. Add a list with at least one case."),
     "no request": ("cases:\n- {name: a, expect: {decision: allow}}\n", "'request' is required. Add it."),
     "no decision": (f"cases:\n- {{name: a, request: {asked()}, expect: {{}}}}\n", "'decision' is required. Add it."),
     "no such decision": (f"cases:\n- {{name: a, request: {asked()}, expect: {{decision: yes}}}}\n", "Expected one of"),

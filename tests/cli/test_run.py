@@ -118,7 +118,10 @@ async def test_it_serves_tells_what_happens_follows_edits_and_stops_at_once(run:
         await within(5, follows())
         await run.says(f"now serves     https://localhost:{run.https}/open  default/echo:80, authorization disabled")
         await run.says(f"stopped        https://localhost:{run.https}/public")
-        waits = "disables authorization for a route; takes effect when the file has been unchanged for 0.5 s"
+        waits = (
+            "disables authorization for a route; authplane applies this change when the file has been"
+            " unchanged for 0.5 s"
+        )
         assert run.first(waits) < run.first("reloaded")
         assert any(line.text.endswith("routes changed: https/localhost, ingress_http") for line in run.lines)
         path.write_text("kind: [", encoding="utf-8")
@@ -139,7 +142,7 @@ async def test_a_taken_port_is_one_sentence(run: Run) -> None:
     [error] = run.errors
     assert error.startswith(f"authplane: Cannot listen on 127.0.0.1:{run.https}: process {os.getpid()} (")
     setting = "spec.listeners.https.port of the AuthplaneConfiguration"
-    assert error.endswith(f"listens there. Stop it, or set {setting} to a free port.")
+    assert error.endswith(f"listens there. Stop that program, or set {setting} to another port.")
 
 
 async def test_only_the_programs_that_the_folder_refers_to_are_started(run: Run) -> None:
@@ -162,7 +165,8 @@ async def test_only_the_programs_that_the_folder_refers_to_are_started(run: Run)
             )
             path.write_text(text, encoding="utf-8")
             await run.says(
-                f"A resource now refers to the echo origin on 127.0.0.1:{run.echo}. Restart authplane run to start it."
+                f"A resource now uses the echo origin on 127.0.0.1:{run.echo}, which is not running."
+                " Restart authplane run to start the echo origin."
             )
 
 
@@ -177,7 +181,7 @@ async def test_a_reset_of_another_folder_is_refused(run: Run) -> None:
 async def test_a_program_that_has_the_address_of_a_part_is_used(run: Run) -> None:
     with socket.create_server(("127.0.0.1", run.echo)):
         async with run.started():
-            await run.says(f"no echo origin: process {os.getpid()} (")
+            await run.says(f"echo origin not started: process {os.getpid()} (")
             await run.says("Press Ctrl-C to stop")
 
 
@@ -244,8 +248,8 @@ async def test_a_folder_that_trusts_another_development_issuer_is_not_served(run
         assert await run.ends() == 1
     assert run.errors == [
         f"authplane: The folder trusts another development issuer at https://127.0.0.1:{port}: its CA is not "
-        f"{run.state}/dev/ca.crt. Run authplane in the directory where 'authplane init' created the folder, or pass "
-        "--state-dir with the folder .authplane of that directory."
+        f"{run.state}/dev/ca.crt. Run authplane in the directory where 'authplane init' created the"
+        " folder, or set --state-dir to the folder .authplane in that directory."
     ]
     run.lines.clear()
     foreign = IssuerPlan(folder=tmp_path / "foreign", address=TcpAddress(host="127.0.0.1", port=port))

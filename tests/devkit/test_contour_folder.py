@@ -65,10 +65,10 @@ def test_a_whole_folder_moves_with_its_authorization_service(tmp_path: Path) -> 
     [new] = found.servers
     assert (new.port, new.secure, new.certificate) == (9444, True, ".tls/auth-htpasswd/tls.crt")
     assert "port: 9444" in found.files["endpoints-htpasswd.yaml"]
-    assert any("--tls-ca-path is left out" in each for each in found.changed)
+    assert any("authplane left out --tls-ca-path" in each for each in found.changed)
     assert any("forwardCredentials" in each for each in found.changed)
-    assert any("endpoints-htpasswd.yaml sends requests to 127.0.0.1:9444" in each for each in found.changed)
-    assert found.left == ("Certificate (1): authplane does not use this kind.",)
+    assert any("with endpoints-htpasswd.yaml, Envoy sends requests to 127.0.0.1:9444" in each for each in found.changed)
+    assert found.left == ("Certificate (1): authplane does not use these documents.",)
     assert found.warnings == 0
 
 
@@ -96,7 +96,8 @@ items:
     for gone in ("uid", "resourceVersion", "managedFields", "last-applied", "status", "Pod"):
         assert gone not in found.files["dump.yaml"]
     assert found.changed[0] == (
-        "dump.yaml: each of 1 items of a List is a document, without status and fields of the API server."
+        "dump.yaml: authplane wrote each item of a List (1 in all) as a document, without status and"
+        " fields of the API server."
     )
 
 
@@ -125,7 +126,7 @@ def test_a_host_is_not_left_to_a_wildcard(tmp_path: Path) -> None:
     refused = PROXY.replace("tls: {", "ipAllowPolicy: [{source: Peer, cidr: 10.0.0.0/8}]\n    tls: {")
     files = whole() | {"shop.yaml": f"{refused}---{wildcard}---{ORIGIN}"}
     with pytest.raises(
-        MoveError, match=r"HTTPProxy default/all would get its requests. Correct HTTPProxy default/shop"
+        MoveError, match=r"HTTPProxy default/all would receive its requests. .* correct HTTPProxy default/shop"
     ):
         moved(tmp_path, files)
 
@@ -137,7 +138,7 @@ kind: ContourConfiguration
 metadata: {name: contour}
 spec: {globalExtAuth: {extensionRef: {name: missing, namespace: auth}}}
 """
-    with pytest.raises(MoveError, match="refuses settings of the whole gateway") as caught:
+    with pytest.raises(MoveError, match="Settings of the whole gateway have errors") as caught:
         moved(tmp_path, whole() | {"contour.yaml": configuration})
     assert ["missing" in each.problem.message for each in caught.value.findings] == [True]
 
@@ -159,7 +160,7 @@ def test_the_test_server_decides_by_path_as_before(tmp_path: Path) -> None:
     found = moved(tmp_path, files)
     assert "mode: path" in found.files["authserver-htpasswd.yaml"]
     assert [each.port for each in found.servers] == [7000]
-    assert any("--old is unknown" in each for each in found.left)
+    assert any("authplane does not know --old" in each for each in found.left)
 
 
 def test_a_folder_without_resources_and_bad_yaml_are_refused(tmp_path: Path) -> None:
@@ -186,7 +187,7 @@ def test_nothing_is_written_outside_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "auth").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(WriteError, match="is outside of"):
+    with pytest.raises(WriteError, match="leads to a path outside"):
         write_files(tmp_path / "new", {"auth/a.yaml": "a"}, private=frozenset(), force=True)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
@@ -222,7 +223,7 @@ def test_only_what_resources_refer_to_leaves_the_cluster(tmp_path: Path) -> None
         f"EndpointSlice kube-system/kube-dns-1: {told}",
         f"Secret default/sh.helm.release.v1.x, payroll/db-password, payroll/shop-tls: {told}",
         f"Service kube-system/kube-dns: {told}",
-        "Certificate (1): authplane does not use this kind.",
+        "Certificate (1): authplane does not use these documents.",
     )
     assert found.missing == ()
 
@@ -236,11 +237,14 @@ def test_an_export_without_configuration_deployments_and_addresses_is_told(tmp_p
     files = {name: _without_slices(text) for name, text in (files | {"plain.yaml": plain}).items()}
     found = moved(tmp_path, files)
     assert found.missing == (
-        "No configuration of Contour. If it sets globalExtAuth, plain.example would be open to everybody. "
+        "The folder has no configuration of Contour. If Contour's configuration sets globalExtAuth,"
+        " authplane would serve "
+        "plain.example without authorization. "
         "Export configmaps and contourconfigurations and run init again with --force.",
-        "No Deployment of Service auth/htpasswd, which an ExtensionService uses. If it runs contour-authserver, "
-        "export deployments and run init again with --force; init then replaces it.",
-        "No EndpointSlices, so Envoy has no addresses of Services. "
+        "The folder has no Deployment for Service auth/htpasswd, which an ExtensionService uses. If this Service runs "
+        "contour-authserver, export deployments and run init again with --force; init then replaces"
+        " contour-authserver.",
+        "The folder has no EndpointSlices, so Envoy does not know the addresses of Services. "
         "Export endpointslices and run init again with --force.",
     )
 
@@ -259,16 +263,16 @@ def test_fields_without_effect_and_dropped_flags_are_told(tmp_path: Path) -> Non
         "args: [htpasswd,", "args: [htpasswd, '--metrics-address=:8080',"
     )
     found = moved(tmp_path, files)
-    told = "has no effect: authplane does not support it. In HTTPProxy/default/shop."
+    told = "has no effect, because authplane does not support it. Resources with this field: HTTPProxy/default/shop."
     assert [each for each in found.changed if "no effect" in each] == [
         f"{field} {told}" for field in ("corsPolicy", "rateLimitPolicy", "retryPolicy")
     ]
     assert (
-        "Deployment auth/htpasswd: --metrics-address :8080 is left out. authplane authserver serves metrics on "
-        "127.0.0.1:9091. Pass --metrics-address for another address."
+        "Deployment auth/htpasswd: authplane left out --metrics-address :8080. authplane authserver serves metrics on "
+        "127.0.0.1:9091. Set --metrics-address to use another address."
     ) in found.changed
-    assert any(each.endswith("127.0.0.1:9444, instead of auth/htpasswd-x1. authplane run uses port 9443.")
-               for each in found.changed)  # fmt: skip
+    port = "127.0.0.1:9444, instead of the addresses in auth/htpasswd-x1. The port is not 9443, because authplane run"
+    assert any(each.endswith(f"{port} uses that port.") for each in found.changed)
 
 
 def test_an_included_proxy_names_its_root_as_the_reason_why_it_is_not_moved(tmp_path: Path) -> None:
@@ -281,15 +285,16 @@ spec: {routes: [{services: [{name: shop, port: 80}]}]}
 """
     found = moved(tmp_path, whole() | {"shop.yaml": f"{root}---{cart}---{ORIGIN}"})
     assert (
-        "HTTPProxy default/cart: HTTPProxy default/shop includes it and is not moved. Correct that one." in found.left
+        "HTTPProxy default/cart: authplane did not move HTTPProxy default/shop, which includes it."
+        " Correct HTTPProxy default/shop." in found.left
     )
 
 
 def test_envoy_waits_long_enough_for_passwords(tmp_path: Path) -> None:
-    why = "bcrypt takes longer than the 200 ms that Envoy waits otherwise, and then answers 403."
+    why = "By default, Envoy waits 200 ms and then answers 403, but bcrypt takes longer."
     found = moved(tmp_path, whole())
     assert f"  # {why}\n  timeoutPolicy:\n    response: 5s\n  services:" in found.files["auth/server.yaml"]
-    assert f"ExtensionService auth/htpasswd: timeoutPolicy.response is 5s. {why}" in found.changed
+    assert f"ExtensionService auth/htpasswd: authplane set timeoutPolicy.response to 5s. {why}" in found.changed
 
 
 @pytest.mark.parametrize(

@@ -120,10 +120,10 @@ SETTINGS: dict[str, tuple[str, int, str]] = {
     "HTTPProxies": (
         "gateway.yaml",
         8443,
-        "set spec.listeners.https.port of the AuthplaneConfiguration to a free port.",
+        "set spec.listeners.https.port of the AuthplaneConfiguration to another port.",
     ),
-    "plain HTTP": ("gateway.yaml", 8080, "set spec.listeners.http.port of the AuthplaneConfiguration to a free port."),
-    "a Gateway": ("tools.yaml", 8091, "set spec.listeners[1].port of Gateway default/agents to a free port."),
+    "plain HTTP": ("gateway.yaml", 8080, "set spec.listeners.http.port of the AuthplaneConfiguration to another port."),
+    "a Gateway": ("tools.yaml", 8091, "set spec.listeners[1].port of Gateway default/agents to another port."),
 }
 
 
@@ -148,7 +148,7 @@ def test_a_taken_port_of_the_gateway_names_process_and_setting(
         with pytest.raises(PortNeededError) as raised:
             claim_parts({}, generation, strict=True)
     assert str(raised.value).startswith(f"Cannot listen on 127.0.0.1:{number}: process ")
-    assert str(raised.value).endswith(f" listens there. Stop it, or {remedy}")
+    assert str(raised.value).endswith(f" listens there. Stop that program, or {remedy}")
 
 
 def test_a_taken_port_of_a_part_names_the_option_and_in_an_own_folder_is_used(workspace: Workspace) -> None:
@@ -158,7 +158,7 @@ def test_a_taken_port_of_a_part_names_the_option_and_in_an_own_folder_is_used(wo
         free_ports(workspace)
         generation = read_generation(workspace.quickstart)
         offered = {Part.ECHO: TcpAddress(host="127.0.0.1", port=number)}
-        with pytest.raises(PortNeededError, match=r"another port for the echo origin: pass --echo-address, and set"):
+        with pytest.raises(PortNeededError, match=r"set --echo-address to another port, and use"):
             claim_parts(offered, generation, strict=True)
         [(part, who)] = claim_parts(offered, generation, strict=False).items()
     assert part is Part.ECHO
@@ -170,7 +170,7 @@ def test_a_port_for_two_names_both_settings(workspace: Workspace) -> None:
     with pytest.raises(PortNeededError) as raised:
         claim_parts(OFFERED, generation, strict=True)
     settings = "spec.listeners[0].port of Gateway default/agents and --echo-address"
-    assert str(raised.value) == f"Port 9080 is used twice: {settings}. Set one of them to another port."
+    assert str(raised.value) == f"Several settings use port 9080: {settings}. Use another port in one of them."
 
 
 def state(workspace: Workspace, generation: Generation | None = None, mode: Mode = Mode.PATH) -> QuickstartState:

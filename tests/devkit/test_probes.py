@@ -69,7 +69,7 @@ async def test_an_authorization_service_is_greeted_with_the_tls_of_its_extension
         wrong = examined(auth, EXTENSION, ca_secret("ca"))
         plain = examined(auth, named.split("  validation")[0] + "  protocol: h2c\n")
         subject = f"default/auth {address}"
-        assert told(await probe_extension_services(well)) == [(subject, "ok", "Accepts connections.")]
+        assert told(await probe_extension_services(well)) == [(subject, "ok", "The server accepts connections.")]
         [(_, outcome, message)] = told(await probe_extension_services(wrong))
         assert outcome == "finding"
         assert "certificate" in message
@@ -83,7 +83,9 @@ async def test_an_origin_is_reached_or_not_and_a_service_without_endpoints_is_a_
         port = origin.sockets[0].getsockname()[1]
         documents["echo"] = at(ECHO, port)
         there = examined(*documents.values())
-        assert told(await probe_origins(there)) == [(f"default/echo 127.0.0.1:{port}", "ok", "Accepts connections.")]
+        assert told(await probe_origins(there)) == [
+            (f"default/echo 127.0.0.1:{port}", "ok", "The server accepts connections.")
+        ]
     assert told(await probe_origins(there)) == [
         (f"default/echo 127.0.0.1:{port}", "finding", "Cannot connect: Connection refused.")
     ]
@@ -107,7 +109,9 @@ EXTERNAL = (
 async def test_a_service_that_policies_ask_is_tried() -> None:
     async with serving(tls=False) as address:
         asked = examined(BACKEND, ECHO, at(AUTH, port_of(address)), policy(EXTERNAL))
-        assert told(await probe_external_services(asked)) == [(f"default/auth {address}", "ok", "Accepts connections.")]
+        assert told(await probe_external_services(asked)) == [
+            (f"default/auth {address}", "ok", "The server accepts connections.")
+        ]
     [(_, outcome, message)] = told(await probe_external_services(asked))
     assert (outcome, message) == ("finding", "Cannot connect: Connection refused.")
 
@@ -145,7 +149,7 @@ spec: {{issuers: [{{url: '{issuer.url}', {trusted}allowPrivateNetwork: {str(priv
 async def test_the_keys_of_an_issuer_are_fetched_and_its_clock_is_compared(tmp_path: Path) -> None:
     (_, outcome, message), (_, clock, agrees) = await issuer_rows(tmp_path, format_datetime(datetime.now(UTC)))
     assert (outcome, message) == ("ok", "Fetched 1 key.")
-    assert (clock, agrees) == ("ok", "Agrees with this machine's clock within 30 s.")
+    assert (clock, agrees) == ("ok", "The clocks of the issuer and of this machine agree within 30 s.")
 
 
 async def test_a_clock_that_is_off_is_a_finding(tmp_path: Path) -> None:
@@ -163,7 +167,7 @@ async def test_a_clock_is_not_compared_where_no_policy_names_an_issuer() -> None
 async def test_a_missing_clock_is_unknown(tmp_path: Path, date: str) -> None:
     (_, outcome, _), (subject, clock, message) = await issuer_rows(tmp_path, date)
     assert (outcome, subject, clock) == ("ok", "this machine", "unknown")
-    assert message == "Not compared: no issuer answered with a Date header."
+    assert message == "authplane cannot compare the clock, because no issuer answered with a Date header."
 
 
 async def test_the_remedy_for_an_issuer_names_the_setting_that_is_missing(tmp_path: Path) -> None:
@@ -212,7 +216,7 @@ async def test_certificates_are_judged_by_their_end() -> None:
     assert await outcomes(today + timedelta(days=2)) == {"finding"}
     rows = told(await probe_certificates(examined(*documents, now=today + timedelta(hours=20))))
     assert [subject for subject, _, _ in rows] == ["Secret/default/ca ca.crt", "Secret/default/tls tls.crt"]
-    assert all(message.startswith("Expires on ") and "0 days" in message for _, _, message in rows)
+    assert all(message.startswith("The certificate expires on ") and "0 days" in message for _, _, message in rows)
 
 
 async def test_a_port_is_free_or_the_process_that_has_it_is_named() -> None:
@@ -228,7 +232,7 @@ spec: {{listeners: {{http: {{address: 127.0.0.1, port: {port}}}, https: {{addres
         documents = (ECHO, plain, where)
         [(subject, outcome, message)] = told(await probe_ports(examined(*documents)))
         assert (subject, outcome) == (f"127.0.0.1:{port}", "finding")
-        assert message.startswith(f"In use by process {os.getpid()} (")
+        assert message.startswith(f"The port is in use by process {os.getpid()} (")
         # While a control plane serves the folder, Envoy may have the port, and nobody else.
         [(_, outcome, _)] = told(await probe_ports(examined(*documents, served=True)))
         assert outcome == "finding"
@@ -264,9 +268,9 @@ def test_a_release_is_supported_or_not(version: str, want: Outcome) -> None:
 
 async def test_warnings_of_documents_are_counted_too() -> None:
     warned = examined(*{**whole(), "echo": ECHO.split("---", maxsplit=1)[0]}.values())
-    assert told(await probe_documents(warned)) == [("folder", "warning", "Documents have 1 warning.")]
+    assert told(await probe_documents(warned)) == [("folder", "warning", "The documents have 1 warning.")]
     assert told(await probe_documents(examined(*whole().values()))) == [
-        ("folder", "ok", "Documents have no errors and no warnings.")
+        ("folder", "ok", "The documents have no errors and no warnings.")
     ]
 
 
@@ -277,12 +281,12 @@ async def test_a_route_without_authorization_is_named() -> None:
     for proxy in (bare, off):
         [(subject, outcome, message)] = told(await probe_protection(examined(*{**whole(), "proxy": proxy}.values())))
         assert (subject, outcome) == ("HTTPProxy/default/web", "warning")
-        assert message == "Requests need no authorization: web.example /."
+        assert message == "Envoy does not authorize requests to these routes: web.example /."
 
 
 async def test_a_route_of_a_gateway_without_a_policy_is_named() -> None:
     assert told(await probe_protection(examined(GATEWAY, HTTP_ROUTE, ECHO))) == [
-        ("HTTPRoute/default/web", "warning", "Requests need no authorization: * /.")
+        ("HTTPRoute/default/web", "warning", "Envoy does not authorize requests to these routes: * /.")
     ]
     # Backends are named by themselves.
     backend = HTTP_ROUTE.replace(

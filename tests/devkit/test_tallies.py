@@ -67,7 +67,7 @@ ENDLESS_COUNT = '{"stats": [{"name": "a", "value": 1e999}]}'
     ids=len,
 )
 def test_a_page_that_is_none_of_envoys_is_said_to_be_none(text: str) -> None:
-    with pytest.raises(StatsInvalidError, match="does not answer as Envoy"):
+    with pytest.raises(StatsInvalidError, match="did not answer with the statistics of Envoy"):
         parse_envoy_stats(text.encode())
 
 
@@ -99,7 +99,7 @@ ENDLESS = b'authplane_policy_decisions_total{policy="a/b",decision="allow"} +Inf
 
 @pytest.mark.parametrize("text", [b"<html> {", b"\xff", b"authplane_policy_decisions_total 4\n", ENDLESS], ids=len)
 def test_a_page_without_metrics_is_said_to_be_none(text: bytes) -> None:
-    with pytest.raises(MetricsInvalidError, match="does not answer with metrics"):
+    with pytest.raises(MetricsInvalidError, match="did not answer with metrics"):
         parse_server_counts(text)
 
 

@@ -57,7 +57,7 @@ def test_expired_certificates_are_created_again(tmp_path: Path, spoiled: str) ->
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(
-        WorkspaceError, match=r"^Cannot write .*file: .* Use --state-dir with a folder that you can write\.$"
+        WorkspaceError, match=r"^Cannot write .*file: .* Set --state-dir to a folder that you can write to\.$"
     ):
         prepare_workspace(tmp_path / "file", NOW)
 

@@ -163,7 +163,10 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "a map without entries": (lambda: by_prefix("x-a", {}), "The tree has no entry. Pass at least one."),
     "no filter": (execute, "The action has no filter. Pass at least one filter, or use skip()."),
     "more than all": (lambda: execute(rbac_pb2.RBAC(), sample=2), "2 is not a share. Use a number from 0 to 1."),
-    "a tree that is too deep": (lambda: composite(nested(17)), "Trees are nested more than 16 deep. Use fewer levels."),
+    "a tree that is too deep": (
+        lambda: composite(nested(17)),
+        "Trees are nested more than 16 levels deep. Use fewer levels.",
+    ),
 }
 
 

@@ -122,8 +122,8 @@ PASSES_ON: Final[dict[str, str]] = {
 
 NO_REMEDY: Final[dict[str, str]] = {
     "Access denied. No policy protects": "the client cannot add a policy; status, validate and lint tell the operator",
-    "does not answer as Envoy's admin interface does": "a part of a sentence of `authplane decisions`, which has one",
-    "does not answer with metrics": "likewise",
+    "did not answer with the statistics of Envoy": "a part of a sentence of `authplane decisions`, which has one",
+    "did not answer with metrics": "likewise",
     "Channel is closed.": "the words of grpcio",
     "The policy is enforced.": "nothing is wrong",
     "The policy is evaluated but not enforced.": "nothing is wrong",

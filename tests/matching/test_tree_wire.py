@@ -160,29 +160,29 @@ REFUSED: Final = {
     "a text of CEL": Case(
         when(single(input=ATTRIBUTE, value_match={"exact": "a"})),
         (
-            f"{PREDICATE}: The input is the attributes of CEL, but the matcher reads a text. Use an input and a"
-            " matcher of one type. [TypeMismatch]",
+            f"{PREDICATE}: The input is the attributes of CEL, but the matcher reads a text. Use an input"
+            " and a matcher of the same type. [TypeMismatch]",
         ),
     ),
     "an expression of CEL of a text": Case(
         when(single(input=header(), custom_match=TRUE)),
         (
-            f"{PREDICATE}: The input is a text, but the matcher reads the attributes of CEL. Use an input and a"
-            " matcher of one type. [TypeMismatch]",
+            f"{PREDICATE}: The input is a text, but the matcher reads the attributes of CEL. Use an input"
+            " and a matcher of the same type. [TypeMismatch]",
         ),
     ),
     "a matcher that nobody knows": Case(
         when(single(input=header(), custom_match=extension("google.protobuf.Int32Value", value=1))),
         (
             f"{PREDICATE}.custom_match.typed_config.type_url: 'google.protobuf.Int32Value' is not a supported matcher. "
-            "Use another one. [TypeUnknown]",
+            "Use another matcher. [TypeUnknown]",
         ),
     ),
     "an input that nobody knows": Case(
         when(single(input=extension(STRING, value="x"), value_match={"exact": "a"})),
         (
-            f"{PREDICATE}.input.typed_config.type_url: 'google.protobuf.StringValue' is not a supported input. Use"
-            " another one. "
+            f"{PREDICATE}.input.typed_config.type_url: 'google.protobuf.StringValue' is not a supported"
+            " input. Use another input. "
             "[TypeUnknown]",
         ),
     ),
@@ -266,7 +266,7 @@ REFUSED: Final = {
         {"matcher_tree": {"input": header(), "exact_match_map": {"map": {"\n": {"action": TRUE}}}}},
         (
             "matcher_tree.exact_match_map.map.\\n.action.typed_config.type_url: "
-            "'google.protobuf.BoolValue' is not a supported action. Use another one. [TypeUnknown]",
+            "'google.protobuf.BoolValue' is not a supported action. Use another action. [TypeUnknown]",
         ),
     ),
     "an action without a configuration": Case(
@@ -276,8 +276,8 @@ REFUSED: Final = {
     "a search that goes on": Case(
         when(IS_A, {**act(), "keep_matching": True}),
         (
-            f"{AT}.on_match.keep_matching: keep_matching is not supported, because a tree has one action here. Remove"
-            " it. [KeepMatchingUnsupported]",
+            f"{AT}.on_match.keep_matching: keep_matching is not supported, because this filter runs one"
+            " action for each call. Remove it. [KeepMatchingUnsupported]",
         ),
     ),
 }
@@ -308,7 +308,7 @@ def test_a_tree_is_sixteen_deep_and_no_more(package: Any, how: str) -> None:
     assert problems == []
     refused, [problem] = judged(package, nested(17, how))
     assert refused is None
-    assert problem.endswith(".matcher: Matchers are nested more than 16 deep. Use fewer levels. [TooDeep]")
+    assert problem.endswith(".matcher: Matchers are nested more than 16 levels deep. Use fewer levels. [TooDeep]")
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=["xds", "envoy"])

@@ -21,8 +21,9 @@ def password_findings(loaded: Loaded) -> Iterator[Finding]:
         service = _password_service(extension, loaded.resources)
         if service is not None and _waits_default(name, extension, loaded.resources):
             message = (
-                f"The AuthorizationService {service} checks passwords, and Envoy waits 200 ms for a check. bcrypt can "
-                "take longer, and the request gets 403. Set timeoutPolicy.response, such as 5s."
+                f"The AuthorizationService {service} checks passwords, but Envoy waits only 200 ms for a"
+                " check. If bcrypt takes longer, Envoy answers 403. Set timeoutPolicy.response to a"
+                " longer time, such as 5s."
             )
             problem = Problem(("spec",), "ResponseTimeoutShort", message)
             yield _warning(loaded, Ref("ExtensionService", name.namespace, name.name), problem)

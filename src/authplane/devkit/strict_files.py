@@ -103,7 +103,7 @@ def json_of(node: Node, path: Path, report: Report) -> Any:
         case Scalar():
             value = value_of(node)
             if isinstance(value, float) and not math.isfinite(value):
-                report.error(path, "FieldInvalid", "Not a JSON number. Use a finite number.")
+                report.error(path, "FieldInvalid", "The value is not a JSON number. Use a finite number.")
             return value
 
 
@@ -128,7 +128,7 @@ def bytes_of(node: Node, text: Text, path: Path, report: Report) -> bytes:
     try:
         return base64.b64decode("".join(node.text.split()), validate=True)
     except (binascii.Error, ValueError):
-        report.error(path, "FieldInvalid", "Not base64. Use base64 after !!binary.")
+        report.error(path, "FieldInvalid", "The value is not base64. Use base64 after !!binary.")
         return b""
 
 

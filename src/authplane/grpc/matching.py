@@ -281,7 +281,7 @@ def _require(parse: Callable[[Problems], object]) -> None:
 
 def _require_depth(tree: Tree, depth: int = 1) -> None:
     if depth > DEEPEST:
-        raise ValueError(f"Trees are nested more than {DEEPEST} deep. Use fewer levels.")
+        raise ValueError(f"Trees are nested more than {DEEPEST} levels deep. Use fewer levels.")
     outcomes = [each.on_match for each in tree.matcher_list.matchers]
     outcomes += tree.matcher_tree.exact_match_map.map.values()
     outcomes += tree.matcher_tree.prefix_match_map.map.values()

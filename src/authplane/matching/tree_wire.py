@@ -106,7 +106,7 @@ class _Reader(Generic[S, A]):
     def tree(self, message: TreeMessage, depth: int) -> Matcher[S, A] | None:
         problems = self._problems
         if depth > DEEPEST:
-            problems.add("TooDeep", f"Matchers are nested more than {DEEPEST} deep. Use fewer levels.")
+            problems.add("TooDeep", f"Matchers are nested more than {DEEPEST} levels deep. Use fewer levels.")
             return None
         other: OnMatch[S, A] | None = None
         if message.HasField("on_no_match"):
@@ -192,7 +192,7 @@ class _Reader(Generic[S, A]):
             with problems.at("keep_matching"):
                 problems.add(
                     "KeepMatchingUnsupported",
-                    "keep_matching is not supported, because a tree has one action here. Remove it.",
+                    "keep_matching is not supported, because this filter runs one action for each call. Remove it.",
                 )
         match message.WhichOneof("on_match"):
             case "matcher":
@@ -273,8 +273,8 @@ class _Reader(Generic[S, A]):
         if kind is not None and kind.gives is not takes:
             problems.add(
                 "TypeMismatch",
-                f"The input is {kind.gives.value}, but the matcher reads {takes.value}. Use an input and a matcher of"
-                " one type.",
+                f"The input is {kind.gives.value}, but the matcher reads {takes.value}. Use an input and a"
+                " matcher of the same type.",
             )
         return None if source is None or matcher is None else Single(source, matcher)
 
@@ -305,7 +305,7 @@ class _Reader(Generic[S, A]):
                 text = f"'{url}' is not a type URL. Use a prefix, a slash and a message name."
                 self._problems.add("TypeUrlInvalid", text)
             elif name not in known:
-                self._problems.add("TypeUnknown", f"'{name}' is not a supported {noun}. Use another one.")
+                self._problems.add("TypeUnknown", f"'{name}' is not a supported {noun}. Use another {noun}.")
             else:
                 return known[name]
         return None

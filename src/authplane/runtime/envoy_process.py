@@ -160,7 +160,7 @@ class Envoy:
 
     def _told(self, what: str) -> str:
         lines = [line.text for line in self._last_lines]
-        return "\n".join([f"{what}. Its last lines:" if lines else f"{what}.", *lines])
+        return "\n".join([f"{what}. The last lines of its output:" if lines else f"{what}.", *lines])
 
 
 @asynccontextmanager

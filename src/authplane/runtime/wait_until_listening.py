@@ -20,7 +20,7 @@ async def reachable(address: Address, *, limit: float = 10.0) -> None:
                 await asyncio.sleep(_PAUSE)
     except TimeoutError as error:
         raise NotReachableError(
-            f"No server listens on {address} after {limit:g} s. Start again, and read the messages above."
+            f"No server started to listen on {address} within {limit:g} s. Read the messages above, and start again."
         ) from error
 
 

@@ -44,7 +44,7 @@ NOTHING: Final = admin_pages(Metrics(), {})
 
 
 NOT_THERE: Final = HttpResponse(
-    status=404, headers=TEXT, body=b"No such page. Supported: /healthz, /readyz, /metrics.\n"
+    status=404, headers=TEXT, body=b"This page does not exist. Supported: /healthz, /readyz, /metrics.\n"
 )
 PAGES: Final = {
     "GET /healthz": HttpResponse(status=200, headers=TEXT, body=b"alive\n"),
@@ -158,7 +158,7 @@ def test_the_defaults_are_this_machine_and_differ_so_that_both_programs_can_run_
 
 async def test_an_address_that_cannot_be_had_is_one_sentence() -> None:
     async with serve_admin(AdminSettings(address=HERE), NOTHING) as address:
-        remedy = r"Set --metrics-address to another address, or to '' for none\.$"
+        remedy = r"Set --metrics-address to another address, or to '' to serve no metrics\.$"
         with pytest.raises(AddressTakenError, match=rf"process \d+ \(.*\) listens there\. {remedy}"):
             async with serve_admin(AdminSettings(address=address), NOTHING):
                 pass

@@ -72,7 +72,8 @@ def test_a_cluster_names_its_endpoints_or_bears_their_name() -> None:
 
 def test_a_cluster_with_a_name_of_another_authority_names_its_endpoints() -> None:
     assert decode(eds_cluster("xdstp://a/b")) == [
-        "eds_cluster_config.service_name: A cluster with an xdstp name has no default. Set service_name. [NameMissing]"
+        "eds_cluster_config.service_name: service_name has no default for a cluster with an xdstp name."
+        " Set service_name. [NameMissing]"
     ]
 
 
@@ -188,7 +189,7 @@ def test_policies_nest_only_so_deep() -> None:
     got = decode(eds_cluster(load_balancing_policy=nested(16)))
     assert isinstance(got, list)
     assert [each.rpartition(": ")[2] for each in got] == [
-        "Policies are nested more than 16 deep. Use fewer levels. [TooDeep]"
+        "Policies are nested more than 16 levels deep. Use fewer levels. [TooDeep]"
     ]
 
 

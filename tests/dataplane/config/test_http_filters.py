@@ -176,7 +176,7 @@ def test_bad_configuration_of_a_known_filter_is_refused(*, optional: bool) -> No
     [
         (
             (router("a"), router("b")),
-            ["[0]: The filter ends the chain, but others follow. Move it to the end. [FilterOrder]"],
+            ["[0]: The filter ends the chain, but other filters follow. Move this filter to the end. [FilterOrder]"],
         ),
         (
             (http_filter("a", fault_pb2.HTTPFault()),),
@@ -185,7 +185,7 @@ def test_bad_configuration_of_a_known_filter_is_refused(*, optional: bool) -> No
         (
             (router("a"), http_filter("b", fault_pb2.HTTPFault())),
             [
-                "[0]: The filter ends the chain, but others follow. Move it to the end. [FilterOrder]",
+                "[0]: The filter ends the chain, but other filters follow. Move this filter to the end. [FilterOrder]",
                 "[1]: The last filter does not end the chain. Add the router as the last filter. [FilterOrder]",
             ],
         ),

@@ -191,8 +191,8 @@ def test_routes_may_come_from_where_the_listener_came() -> None:
                 f"{CHAIN}.filters[0].typed_config.http_filters[1].name: Another filter has the name 'x'. Rename one"
                 " of them. "
                 "[NameDuplicate]",
-                f"{CHAIN}.filters[0].typed_config.http_filters[0]: The filter ends the chain, but others follow. Move"
-                " it to the end. "
+                f"{CHAIN}.filters[0].typed_config.http_filters[0]: The filter ends the chain, but other"
+                " filters follow. Move this filter to the end. "
                 "[FilterOrder]",
             ],
         ),
@@ -235,7 +235,8 @@ def test_a_listener_of_a_server_is_refused(message: listener_pb2.Listener, probl
 def test_no_two_chains_match_the_same(one: Any, other: Any) -> None:
     got = decode(server_listener(chain(filter_chain_match=one), chain(filter_chain_match=other)))
     assert got == [
-        "filter_chains[1].filter_chain_match: Filter chain 0 has the same conditions. Change or remove one of them."
+        "filter_chains[1].filter_chain_match: Filter chain 0 has the same conditions. Change or remove"
+        " one of the two chains."
         " [MatchDuplicate]"
     ]
 
@@ -244,7 +245,8 @@ def test_no_two_chains_match_the_same(one: Any, other: Any) -> None:
 def test_a_chain_does_not_match_the_same_twice() -> None:
     match = matching(source_prefix_ranges=[cidr("10.0.0.1", 8), cidr("10.0.0.2", 8)])
     assert decode(server_listener(chain(filter_chain_match=match))) == [
-        "filter_chains[0].filter_chain_match: Filter chain 0 has the same conditions. Change or remove one of them."
+        "filter_chains[0].filter_chain_match: Filter chain 0 has the same conditions. Change or remove"
+        " one of the two chains."
         " [MatchDuplicate]"
     ]
 

@@ -98,8 +98,8 @@ def test_a_configuration_is_read_whole() -> None:
 @pytest.mark.parametrize("domain", ["", "a*b", "*a*", "**", "a**", "*a*b"])
 def test_a_wildcard_is_at_one_end(domain: str) -> None:
     assert decode(route_config(host(domains=("ok", domain)))) == [
-        f"virtual_hosts[0].domains[1]: '{domain}' is not a domain. Use a domain with at most one wildcard, at one"
-        " end. [DomainInvalid]"
+        f"virtual_hosts[0].domains[1]: '{domain}' is not a domain. Use a domain with at most one wildcard,"
+        " at its start or its end. [DomainInvalid]"
     ]
 
 
@@ -270,6 +270,7 @@ def test_all_problems_are_told_at_once() -> None:
         " safe_regex. [MatchUnsupported]",
         "virtual_hosts[0].domains: The list of domains is empty. Add a domain. [Missing]",
         "virtual_hosts[1].retry_policy.num_retries: num_retries is 0. Use 1 or more. [OutOfRange]",
-        "virtual_hosts[1].domains[0]: 'a*b' is not a domain. Use a domain with at most one wildcard, at one end."
+        "virtual_hosts[1].domains[0]: 'a*b' is not a domain. Use a domain with at most one wildcard, at"
+        " its start or its end."
         " [DomainInvalid]",
     ]

@@ -32,7 +32,7 @@ def test_a_program_adds_filters_of_its_own() -> None:
 
 @pytest.mark.requirement("HF-2")
 def test_a_filter_that_can_be_overridden_says_how_and_by_what() -> None:
-    with pytest.raises(ValueError, match="Set both or none"):
+    with pytest.raises(ValueError, match="Set both or neither"):
         FilterType(
             type_urls=("a/b",), sides=frozenset({Side.SERVER}), parse=CUSTOM.parse, parse_override=parse_override
         )

@@ -258,7 +258,7 @@ def test_clusters_nest_only_so_deep() -> None:
     deep = [aggregate(str(index), str(index + 1)) for index in range(15)]
     assert clusters("0", *deep, dns("15")) == (group("15"),)
     assert clusters("0", *deep, aggregate("15", "16"), dns("16")) == Failed(
-        "aggregate clusters are nested more than 16 deep, at 16"
+        "aggregate clusters are nested more than 16 levels deep, at 16"
     )
 
 

@@ -57,8 +57,8 @@ def test_without_any_source_the_error_says_how_to_name_one() -> None:
     with pytest.raises(BootstrapError) as failed:
         load_bootstrap(environment={})
     assert str(failed.value) == (
-        "There is no xDS bootstrap. "
-        "Set GRPC_XDS_BOOTSTRAP to a file, set GRPC_XDS_BOOTSTRAP_CONFIG to its text, or pass one."
+        "authplane found no xDS bootstrap. "
+        "Set GRPC_XDS_BOOTSTRAP to its path, set GRPC_XDS_BOOTSTRAP_CONFIG to its text, or pass it as an argument."
     )
 
 

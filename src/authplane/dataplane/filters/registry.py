@@ -151,7 +151,7 @@ class FilterType:
 
     def __post_init__(self) -> None:
         if bool(self.override_urls) != (self.parse_override is not None):
-            raise ValueError("Only one of override_urls and parse_override is set. Set both or none.")
+            raise ValueError("Only one of override_urls and parse_override is set. Set both or neither.")
 
 
 @dataclass(frozen=True, slots=True)

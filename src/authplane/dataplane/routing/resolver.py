@@ -192,7 +192,7 @@ class _Flattening:
 
     def _below(self, name: str, depth: int) -> tuple[Group, ...] | Failed | Waiting:
         if depth >= _MOST_DEPTH:
-            return Failed(f"aggregate clusters are nested more than {_MOST_DEPTH} deep, at {name}")
+            return Failed(f"aggregate clusters are nested more than {_MOST_DEPTH} levels deep, at {name}")
         if name in self._seen:
             return ()
         self._seen.add(name)

@@ -61,7 +61,8 @@ def find_counts(root: Path) -> UnixAddress:
     address = live_address(root, _PART)
     if not Path(address.path).exists():
         raise NotLiveError(
-            f'authplane run does not serve "{root}". Name Envoy and the policy server with --envoy and --server.'
+            f'authplane run does not serve "{root}". Set --envoy and --server to the addresses of Envoy and the policy'
+            " server."
         )
     return address
 

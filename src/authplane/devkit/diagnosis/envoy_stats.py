@@ -41,7 +41,7 @@ def _counters(page: bytes) -> Iterator[tuple[str, int]]:
             if "name" in each:
                 yield str(each["name"]), int(each["value"])
     except (ValueError, OverflowError, KeyError, TypeError, RecursionError) as error:
-        raise StatsInvalidError("does not answer as Envoy's admin interface does") from error
+        raise StatsInvalidError("did not answer with the statistics of Envoy") from error
 
 
 def _tally(name: str, count: int) -> Tally | None:

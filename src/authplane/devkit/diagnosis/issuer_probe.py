@@ -47,7 +47,7 @@ async def probe_issuers(examined: Examined) -> Sequence[Row]:
     """Fetch the keys of every issuer as the policy server does, and compare clocks with those that answer."""
     issuers = [_permitted(each, examined) for each in examined.generation.compiled.policies.issuers]
     answers = await try_all([partial(_ask, each, examined) for each in issuers])
-    late = _Answered(why=f"there was no time for it within {TOTAL:g} s", remedy="Run authplane doctor again.")
+    late = _Answered(why=f"the attempt did not end within {TOTAL:g} s", remedy="Run authplane doctor again.")
     found = {each.url.url: answer or late for each, answer in zip(issuers, answers, strict=True)}
     return [*(_row(url, answer) for url, answer in found.items()), *_clock_rows(found)]
 
@@ -77,21 +77,23 @@ async def _ask(issuer: Issuer, examined: Examined) -> _Answered:
                 return _Answered(keys=len(event.keys), skew=skew)
             if isinstance(event, FetchFailed):
                 return _Answered(why=f"{event.why} ({event.url})", remedy=_DOCUMENT, skew=skew)
-    return _Answered(why="it has no discovery document", remedy=_DOCUMENT, skew=skew)
+    return _Answered(why="the issuer has no discovery document", remedy=_DOCUMENT, skew=skew)
 
 
-_UNREACHABLE: Final = "Correct the address of the issuer, or let this machine and the policy server reach it."
-_DOCUMENT: Final = "Correct issuerUrl, so that the issuer answers there with a discovery document and a key set."
+_UNREACHABLE: Final = (
+    "Correct the URL of the issuer, or allow this machine and the policy server to connect to the issuer."
+)
+_DOCUMENT: Final = "Set issuerUrl to a URL at which the issuer serves a discovery document and a key set."
 
 
 _TRUST: Final = "et issuers[].caFile or caSecret to the CA of the issuer's certificate, or renew that certificate."
 _DEV_DOWN: Final = (
-    "If this is the development issuer, start authplane run or authplane dev issuer in the directory where authplane"
-    " init ran. Otherwise, start the issuer or correct its address."
+    "If this is the development issuer, start authplane run or authplane dev issuer in the directory"
+    " where you ran authplane init. Otherwise, start the issuer or correct its address."
 )
 _DEV_OTHER: Final = (
-    "If this is the development issuer, stop the process that listens there, and start authplane run in the directory"
-    f" where authplane init ran. Otherwise, s{_TRUST}"
+    "If this is the development issuer, stop the process that listens at its address, and start"
+    f" authplane run in the directory where you ran authplane init. Otherwise, s{_TRUST}"
 )
 
 
@@ -108,7 +110,7 @@ def _remedy(error: FetchError, host: str) -> str:
 def _words(error: FetchError) -> str:
     """Return what the system says if a connection fails: libraries say only that all attempts failed."""
     if any(isinstance(each, httpcore2.TimeoutException) for each in causes(error)):
-        return "no answer in time"
+        return "the issuer did not answer in time"
     found = (each for each in causes(error) if isinstance(each, OSError) and not isinstance(each, ssl.SSLError))
     return next((os.strerror(each.errno) for each in found if each.errno and each.errno > 0), str(error))
 
@@ -147,12 +149,12 @@ def _clock_rows(answers: dict[str, _Answered]) -> Iterator[Row]:
             probe="clock",
             subject="this machine",
             outcome=Outcome.UNKNOWN,
-            message="Not compared: no issuer answered with a Date header.",
+            message="authplane cannot compare the clock, because no issuer answered with a Date header.",
             remedy=_NO_CLOCK,
         )
     for url, skew in told.items():
         if abs(skew) <= _MOST_SKEW:
-            message = f"Agrees with this machine's clock within {_MOST_SKEW:g} s."
+            message = f"The clocks of the issuer and of this machine agree within {_MOST_SKEW:g} s."
             yield Row(probe="clock", subject=url, outcome=Outcome.OK, message=message)
             continue
         way = "ahead of" if skew > 0 else "behind"
@@ -160,6 +162,8 @@ def _clock_rows(answers: dict[str, _Answered]) -> Iterator[Row]:
             probe="clock",
             subject=url,
             outcome=Outcome.FINDING,
-            message=f"This machine's clock is {abs(skew):.0f} s {way} the issuer's, so valid tokens may be denied.",
+            message=(
+                f"This machine's clock is {abs(skew):.0f} s {way} the issuer's, so authplane may deny valid tokens."
+            ),
             remedy="Synchronize the clock of this machine, for example with chrony or systemd-timesyncd.",
         )

@@ -81,22 +81,25 @@ def _certificate_row(pem: _Pem, now: datetime) -> Row:
     outcome, message, remedy = Outcome.OK, "", ""
     validity = None if pem.content is None else _validity(pem.content)
     if pem.content is None:
-        outcome, message = Outcome.UNKNOWN, "The file cannot be read on this machine."
+        outcome, message = Outcome.UNKNOWN, "authplane cannot read the file on this machine."
         remedy = "Run authplane doctor on the machine that has the file."
     elif validity is None:
-        outcome, message = Outcome.FINDING, "No certificate can be read from it."
-        remedy = "Replace it with certificates in PEM form."
+        outcome, message = Outcome.FINDING, "authplane cannot read a certificate from the content."
+        remedy = "Replace the content with certificates in PEM format."
     elif now < validity.begin:
-        outcome, message = Outcome.FINDING, f"Not valid before {validity.begin:%Y-%m-%d %H:%M} UTC."
+        outcome, message = Outcome.FINDING, f"The certificate is not valid before {validity.begin:%Y-%m-%d %H:%M} UTC."
         remedy = "Correct the clock of this machine, or replace the certificate."
     elif now >= validity.end:
-        outcome, message = Outcome.FINDING, f"Expired on {validity.end:%Y-%m-%d}."
+        outcome, message = Outcome.FINDING, f"The certificate expired on {validity.end:%Y-%m-%d}."
         remedy = "Renew the certificate."
     elif validity.end - now < min(SOON, (validity.end - validity.begin) / 3):
-        outcome, message = Outcome.WARNING, f"Expires on {validity.end:%Y-%m-%d}, in {_days(validity.end - now)}."
+        outcome, message = (
+            Outcome.WARNING,
+            f"The certificate expires on {validity.end:%Y-%m-%d}, in {_days(validity.end - now)}.",
+        )
         remedy = "Renew the certificate."
     else:
-        message = f"Valid until {validity.end:%Y-%m-%d}."
+        message = f"The certificate is valid until {validity.end:%Y-%m-%d}."
     return Row(probe="certificate", subject=pem.subject, outcome=outcome, message=message, remedy=remedy)
 
 
@@ -145,16 +148,16 @@ def _taken(error: AddressTakenError, port: int, *, served: bool) -> tuple[Outcom
     if number == errno.EADDRINUSE:
         holder = find_port_holder(port)
         if served and (holder is None or _is_envoy(holder)):
-            return Outcome.OK, "Envoy listens here, while a control plane serves this folder.", ""
-        message = f"In use by {holder}." if holder is not None else "In use by another process."
+            return Outcome.OK, "Envoy listens on this port, and a control plane serves this folder.", ""
+        message = f"The port is in use by {holder}." if holder is not None else "The port is in use by another process."
         remedy = "Stop that process, or set another port in the Gateway or in spec.listeners."
         return Outcome.FINDING, message, remedy
     if number in {errno.EACCES, errno.EPERM}:
         remedy = "Set a port above 1023, or give Envoy the capability CAP_NET_BIND_SERVICE."
-        return Outcome.FINDING, "This user may not listen on this port.", remedy
+        return Outcome.FINDING, "This user does not have permission to listen on this port.", remedy
     if number == errno.EADDRNOTAVAIL:
         return Outcome.UNKNOWN, "This machine does not have the address.", "Run authplane doctor on Envoy's machine."
-    return Outcome.FINDING, f"Envoy cannot listen here: {cause}.", "Set another address or port."
+    return Outcome.FINDING, f"Envoy cannot listen on this address: {cause}.", "Set another address or port."
 
 
 def _is_envoy(holder: PortHolder) -> bool:
@@ -185,7 +188,7 @@ def release_outcome(version: str) -> tuple[Outcome, str, str]:
     release = Release.parse(version)
     install = f"Install a release from {OLDEST} to {NEWEST}."
     if release is None:
-        return Outcome.UNKNOWN, f'The release "{version}" is not known.', install
+        return Outcome.UNKNOWN, f'authplane does not know the Envoy release "{version}".', install
     if known_release(release) is None:
         return Outcome.FINDING, f"Envoy {version} is older than {OLDEST}, the oldest supported release.", install
     if release > NEWEST:

@@ -33,13 +33,13 @@ async def probe_documents(examined: Examined) -> Sequence[Row]:
     """Count the problems of the documents; `authplane validate` names them."""
     severities = [each.problem.severity for each in examined.generation.findings]
     errors, warnings = severities.count(Severity.ERROR), severities.count(Severity.WARNING)
-    remedy = "Run authplane validate, which names each with its file and line."
+    remedy = "Run authplane validate to list them with file and line."
     if errors:
-        outcome, message = Outcome.FINDING, f"Documents have {_counted(errors, 'error')}."
+        outcome, message = Outcome.FINDING, f"The documents have {_counted(errors, 'error')}."
     elif warnings:
-        outcome, message = Outcome.WARNING, f"Documents have {_counted(warnings, 'warning')}."
+        outcome, message = Outcome.WARNING, f"The documents have {_counted(warnings, 'warning')}."
     else:
-        outcome, message, remedy = Outcome.OK, "Documents have no errors and no warnings.", ""
+        outcome, message, remedy = Outcome.OK, "The documents have no errors and no warnings.", ""
     return [Row(probe="documents", subject="folder", outcome=outcome, message=message, remedy=remedy)]
 
 
@@ -56,7 +56,7 @@ async def probe_protection(examined: Examined) -> Sequence[Row]:
         for wrong, _, remedy in (problem.message.partition(". "),)
     ]
     if not rows and any(aim.ref.kind in BACKENDS for aim in policies.attachments):
-        message = "A policy protects each Backend."
+        message = "Every Backend has a policy that protects it."
         rows = [Row(probe="protection", subject="Backends", outcome=Outcome.OK, message=message)]
     return [*rows, *_open_routes(examined)]
 
@@ -74,7 +74,7 @@ def _open_routes(examined: Examined) -> Iterator[Row]:
                 probe="protection",
                 subject=f"{kind}/{holder}",
                 outcome=Outcome.WARNING,
-                message=f"Requests need no authorization: {name_some(routes, _MOST_ROUTES)}.",
+                message=f"Envoy does not authorize requests to these routes: {name_some(routes, _MOST_ROUTES)}.",
                 remedy=f"{add} Ignore this if intended.",
             )
 

@@ -24,7 +24,7 @@ def parse_server_counts(page: bytes) -> tuple[Tally, ...]:
     try:
         return tuple(_tallies(page.decode()))
     except (ValueError, OverflowError, KeyError, TypeError) as error:
-        raise MetricsInvalidError("does not answer with metrics") from error
+        raise MetricsInvalidError("did not answer with metrics") from error
 
 
 def _tallies(text: str) -> Iterator[Tally]:

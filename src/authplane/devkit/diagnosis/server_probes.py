@@ -40,23 +40,25 @@ from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress
 
 _POLICY_SERVER: Final = "policy-server"
 _OR_NAME_IT: Final = (
-    "Or start authplane authserver policy at this address, or set spec.policyServer to where it listens."
+    "Alternatively, start authplane authserver policy at this address, or set spec.policyServer to"
+    " the address of your policy server."
 )
 _SERVICES: Final[Mapping[Cause, str]] = {
     Cause.UNREACHABLE: "Start the authorization service, or correct the endpoints of its Service.",
-    Cause.SERVER_CERTIFICATE: "Set spec.validation of the ExtensionService, or of the BackendTLSPolicy, to the CA and a"
-    " name of the server's certificate.",
+    Cause.SERVER_CERTIFICATE: "Set spec.validation of the ExtensionService or of the BackendTLSPolicy to the"
+    " server's CA and to a name in the server's certificate.",
     Cause.HANDSHAKE: "Use a server that speaks TLS on this port and accepts Envoy's client certificate"
     " (envoyClientCertificate), or set spec.protocol of the ExtensionService to h2c.",
-    Cause.PROTOCOL: "Set spec.protocol of the ExtensionService to what the server speaks: h2, h2c or http/1.1.",
+    Cause.PROTOCOL: "Set spec.protocol of the ExtensionService to the protocol of the server: h2, h2c or http/1.1.",
 }
 _ORIGINS: Final[Mapping[Cause, str]] = {
     Cause.UNREACHABLE: "Start the origin, or correct its address in the Backend or in the endpoints of its Service.",
-    Cause.SERVER_CERTIFICATE: "Set validation of the route's service, or of the BackendTLSPolicy, to the CA and a name"
-    " of the origin's certificate.",
-    Cause.HANDSHAKE: "Set protocol of the route's service to what the origin speaks, or have the origin accept Envoy's"
-    " client certificate.",
-    Cause.PROTOCOL: "Set protocol of the route's service to what the origin speaks: h2, h2c, tls, or leave it out.",
+    Cause.SERVER_CERTIFICATE: "Set validation of the route's service, or spec.validation of the BackendTLSPolicy, to"
+    " the origin's CA and to a name in the origin's certificate.",
+    Cause.HANDSHAKE: "Set protocol of the route's service to the protocol of the origin, or configure the origin to"
+    " accept Envoy's client certificate.",
+    Cause.PROTOCOL: "Set protocol of the route's service to the protocol of the origin: h2, h2c or tls. For HTTP/1.1"
+    " without TLS, remove protocol.",
 }
 _ELSEWHERE: Final = "Run authplane doctor on Envoy's machine."
 
@@ -99,7 +101,7 @@ async def _greet(addresses: Iterable[Address], tls: ClientTls | None) -> list[tu
 
 
 def _inside(greeting: Greeting) -> Row:
-    message = "authplane run decides in its own process."
+    message = "authplane run decides checks in its own process."
     if isinstance(greeting, Accepted):
         return Row(probe=_POLICY_SERVER, subject="authplane run", outcome=Outcome.OK, message=message)
     return Row(
@@ -114,10 +116,10 @@ def _inside(greeting: Greeting) -> Row:
 def _told(greeting: Greeting) -> tuple[Outcome, str, str]:
     match greeting:
         case Accepted():
-            return Outcome.OK, "Accepts connections.", ""
+            return Outcome.OK, "The server accepts connections.", ""
         case NotTried(why):
-            remedy = "Run authplane doctor on Envoy's machine, where the files of spec.policyServer are."
-            return Outcome.UNKNOWN, f"Not tried from this machine: {why}.", remedy
+            remedy = "Run authplane doctor on Envoy's machine, which has the TLS files of spec.policyServer."
+            return Outcome.UNKNOWN, f"authplane did not connect from this machine: {why}.", remedy
         case Refused(cause=cause, why=why):
             return Outcome.FINDING, f"Cannot connect: {why}.", REMEDIES[cause]
         case _:
@@ -127,10 +129,10 @@ def _told(greeting: Greeting) -> tuple[Outcome, str, str]:
 def _told_by_default(greeting: Greeting) -> tuple[Outcome, str, str]:
     """Say that the address is the default, and that `authplane run` needs none."""
     outcome, message, remedy = _told(greeting)
-    message = f"{message} This is the default address: spec.policyServer is not set."
+    message = f"{message} This is the default address, because spec.policyServer is not set."
     if outcome is Outcome.OK:
         return outcome, message, remedy
-    return outcome, message, f"Start authplane run, which decides in its own process. {_OR_NAME_IT}"
+    return outcome, message, f"Start authplane run, which decides checks in its own process. {_OR_NAME_IT}"
 
 
 # --- Authorization services and origins
@@ -236,11 +238,15 @@ def _certificate(name: ObjectName | None, examined: Examined) -> Certificate | C
 def _row(probe: str, server: _Server, greeting: Greeting, remedies: Mapping[Cause, str]) -> Row:
     match greeting:
         case Accepted():
-            outcome, message, remedy = Outcome.OK, "Accepts connections.", ""
+            outcome, message, remedy = Outcome.OK, "The server accepts connections.", ""
         case NotTried(why):
-            outcome, message, remedy = Outcome.UNKNOWN, f"Not tried from this machine: {why}.", _ELSEWHERE
+            outcome, message, remedy = (
+                Outcome.UNKNOWN,
+                f"authplane did not connect from this machine: {why}.",
+                _ELSEWHERE,
+            )
         case Refused(cause=Cause.UNREACHABLE, why=why) if server.in_cluster:
-            outcome, message, remedy = Outcome.UNKNOWN, f"Not tried from this machine: {why}.", _ELSEWHERE
+            outcome, message, remedy = Outcome.UNKNOWN, f"Cannot connect from this machine: {why}.", _ELSEWHERE
         case Refused(cause=cause, why=why):
             outcome, message, remedy = Outcome.FINDING, f"Cannot connect: {why}.", remedies[cause]
         case _:
@@ -254,8 +260,8 @@ def _no_endpoint(probe: str, service: ObjectName) -> Row:
         subject=f"{service}",
         outcome=Outcome.FINDING,
         message="The Service has no ready endpoint.",
-        remedy="Run authplane validate, which says what the EndpointSlices lack.",
+        remedy="Run authplane validate to see what the EndpointSlices lack.",
     )
 
 
-_LATE: Final = NotTried(f"there was no time for it within {TOTAL:g} s")
+_LATE: Final = NotTried(f"the attempt did not end within {TOTAL:g} s")

@@ -64,7 +64,7 @@ def format_file(path: Path) -> FormattedFile:
         with path.open("rb") as opened:
             content = opened.read(LARGEST + 1)
     except OSError as error:
-        why = f"The file cannot be read: {error.strerror}. Check the path and its permissions."
+        why = f"Cannot read the file: {error.strerror}. Check the path and its permissions."
         return FormattedFile(path=path, findings=(_whole(path, "FileUnreadable", why),))
     findings = _findings(path, content)
     if findings:

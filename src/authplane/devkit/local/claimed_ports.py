@@ -30,9 +30,8 @@ def claim_parts(offered: Mapping[Part, TcpAddress], generation: Generation, *, s
         try:
             claim(_tcp(port))
         except AddressTakenError as error:
-            raise PortNeededError(
-                f"{error.fact}. Stop it, or set {_setting(port, generation)} to a free port."
-            ) from error
+            start = "Stop that program, or set" if error.busy else "Set"
+            raise PortNeededError(f"{error.fact}. {start} {_setting(port, generation)} to another port.") from error
     found = {}
     for part in needed:
         try:
@@ -40,9 +39,9 @@ def claim_parts(offered: Mapping[Part, TcpAddress], generation: Generation, *, s
             found[part] = ""
         except AddressTakenError as error:
             if strict or not error.busy:
+                start = "Stop that program, or set" if error.busy else "Set"
                 raise PortNeededError(
-                    f"{error.fact}. Stop it, or use another port for the {part.value}: pass {part.option}, and set the"
-                    " same port in the resources."
+                    f"{error.fact}. {start} {part.option} to another port, and use the same port in the resources."
                 ) from error
             found[part] = error.why
     return found
@@ -54,7 +53,7 @@ def _require_distinct(generation: Generation, parts: Mapping[Part, TcpAddress]) 
     twice = next((port for port, times in Counter(port for port, _ in uses).items() if times > 1), None)
     if twice is not None:
         settings = " and ".join(setting for port, setting in uses if port == twice)
-        raise PortNeededError(f"Port {twice} is used twice: {settings}. Set one of them to another port.")
+        raise PortNeededError(f"Several settings use port {twice}: {settings}. Use another port in one of them.")
 
 
 def _setting(port: Port, generation: Generation) -> str:

@@ -127,7 +127,7 @@ def read_signing_key(folder: DevFolder) -> Secret[bytes]:
         ) from error
     except OSError as error:
         raise DevFolderError(
-            f"Cannot read {folder.signing_key}: {error.strerror}. Use --folder with a folder that you can read."
+            f"Cannot read {folder.signing_key}: {error.strerror}. Set --folder to a folder that you can read."
         ) from error
 
 
@@ -141,7 +141,7 @@ def write_workload(root: Path, spiffe_id: str, name: str, *, now: datetime, life
     try:
         _begin(folder)
         if made.certificate.exists() and _ids(made.certificate) != [spiffe_id]:
-            raise DevFolderError(f"{made.certificate} belongs to another SPIFFE id. Use another --name.")
+            raise DevFolderError(f"{made.certificate} belongs to another SPIFFE ID. Set --name to another name.")
         authority = _authority(folder.workload_ca, _WORKLOADS, now)
         leaf = Leaf(name=name, usage=Usage.CLIENT, uris=(spiffe_id,))
         pair = issue(authority, leaf, now=now, lifetime=lifetime)
@@ -167,7 +167,9 @@ def write_machines(root: Path, names: Sequence[str], *, now: datetime, lifetime:
             pair = issue(authority, leaf, now=now, lifetime=lifetime)
             files = CertificateFiles(certificate=root / f"{name}.crt", key=root / f"{name}.key", ca=folder.machine_ca)
             if files.certificate.exists() and not _is_issued_by(authority, files.certificate):
-                raise DevFolderError(f"{files.certificate} is not of 'authplane dev tls'. Use another --folder.")
+                raise DevFolderError(
+                    f"'authplane dev tls' did not create {files.certificate}. Set --folder to another folder."
+                )
             _write_private(files.key, pair.key.reveal())
             _write_private(files.certificate, pair.certificate)
             made.append(files)
@@ -249,7 +251,7 @@ def _is_ip(host: str) -> bool:
 
 def _unwritable(root: Path, error: OSError) -> DevFolderError:
     return DevFolderError(
-        f"Cannot write {error.filename or root}: {error.strerror}. Use --folder with a folder that you can write."
+        f"Cannot write {error.filename or root}: {error.strerror}. Set --folder to a folder that you can write to."
     )
 
 

@@ -122,7 +122,9 @@ def dev_token(folder: Path, claims: Mapping[str, Any], *, now: datetime, lifetim
     key = _signing_key(place)
     url = issuer or read_url(place)
     if not url:
-        raise DevFolderError(f"The issuer in {folder} has never run, so its URL is not known. Set --issuer.")
+        raise DevFolderError(
+            f"The issuer in {folder} has never run, so authplane does not know its URL. Set --issuer to the URL."
+        )
     issued = int(now.timestamp())
     times = {"iat": issued, "exp": int((now + lifetime).timestamp())}
     if lifetime < timedelta():

@@ -14,8 +14,8 @@ from authplane.runtime.issuers.issuer_client import FetchError, IssuerClient, ca
 from authplane.runtime.servers.listen import TcpAddress
 
 _HERE: Final = (
-    "Run authplane in the directory where 'authplane init' created the folder, or pass --state-dir with the folder"
-    " .authplane of that directory."
+    "Run authplane in the directory where 'authplane init' created the folder, or set --state-dir to the"
+    " folder .authplane in that directory."
 )
 
 
@@ -29,7 +29,10 @@ def distrust_of_ours(generation: Generation, address: TcpAddress, ca: Path) -> s
             # A CA that cannot be read is reported where keys are fetched.
             continue
         if ours not in trusted:
-            return f"The folder trusts another development issuer at {issuer.url.url}: its CA is not {ca}. {_HERE}"
+            return (
+                f"The folder trusts the CA of another development issuer for {issuer.url.url}, not the CA in"
+                f" {ca}. {_HERE}"
+            )
     return ""
 
 
@@ -45,8 +48,8 @@ async def distrust_of_another(generation: Generation, address: TcpAddress, who: 
         except FetchError as error:
             if any(isinstance(each, ssl.SSLCertVerificationError) for each in causes(error)):
                 return (
-                    f"Cannot use the development issuer on {address}: {who}, and the folder does not trust its"
-                    " certificate. Stop that process, then start authplane run again."
+                    f"Cannot use the development issuer on {address}: {who}, and the folder does not trust the"
+                    " certificate of that process. Stop the process, then start authplane run again."
                 )
     return ""
 

@@ -207,7 +207,7 @@ async def _serve_metrics(admin: AdminSettings | None, metrics: Metrics, served: 
 def _servable(control: Control, root: Path) -> Generation:
     generation = control.generation
     if generation is None or not generation.built.graph.ports:
-        raise RunError(f"{root} has no resource that can be served. Run 'authplane validate {root}' to see why.")
+        raise RunError(f"{root} has no resource that authplane can serve. Run 'authplane validate {root}' to see why.")
     return generation
 
 
@@ -289,6 +289,6 @@ def _sink(program: str, tell: Callable[[RunEvent], None]) -> LineSink:
 def _ends(name: str, program: Child | Envoy) -> Callable[[], Coroutine[None, None, None]]:
     async def watch() -> None:
         status = await program.ended()
-        raise RunError(f"The {name} ended unexpectedly with exit status {status}. Start again.")
+        raise RunError(f"The {name} ended unexpectedly with exit status {status}. Start authplane run again.")
 
     return watch

@@ -119,9 +119,9 @@ def _tries(given: QuickstartState) -> Iterator[Try]:
     if host is None or Part.ECHO not in given.parts:
         return
     if _is_checked(_route(host, "/allow"), given):
-        yield Try(f"{curl}/allow", '200: the authorization service grants paths with "allow"')
+        yield Try(f"{curl}/allow", '200: the authorization service grants requests whose path contains "allow"')
     if _is_checked(_route(host, "/secret"), given) and given.mode is Mode.PATH:
-        yield Try(f"{curl}/secret", "401: the authorization service denies other paths")
+        yield Try(f"{curl}/secret", "401: the authorization service denies requests for other paths")
     public = _route(host, "/public")
     if public is not None and public.authorizations == (Disabled(),):
         yield Try(f"{curl}/public", "200: authorization is disabled on this route")
@@ -157,12 +157,14 @@ def _agent_tries(given: QuickstartState, now: datetime) -> Iterator[Try]:
             yield Try(f"TOKEN=$({token_command(given.workspace)})", "a token of the development issuer")
             for tool in _CALLS:
                 asked = _asked(people, tool, token=_token(given))
-                yield from _outcome(f"{curl} {people.url} \\\n  {bearer}", asked, given, now, "alice, by her token")
+                yield from _outcome(
+                    f"{curl} {people.url} \\\n  {bearer}", asked, given, now, "alice, whom the token identifies"
+                )
     if workloads is not None and Part.TOOLS in given.parts:
         shown = f"--cert {given.workspace.dev}/janitor.crt --key {given.workspace.dev}/janitor.key"
         asked = _asked(workloads, "delete_note", spiffe_id=WORKLOAD)
         yield from _outcome(
-            f"{curl} {workloads.url} \\\n  {shown}", asked, given, now, "the janitor, by its certificate"
+            f"{curl} {workloads.url} \\\n  {shown}", asked, given, now, "the janitor, whom the certificate identifies"
         )
 
 
@@ -172,7 +174,8 @@ def _outcome(start: str, asked: AskedRequest, given: QuickstartState, now: datet
     tool = verdict.grounds.tool
     said = {
         None: f"200: the policy grants {tool} to {who}",
-        401: f"401: the policy denies {tool} to {who}; www-authenticate has the URL of the issuer's metadata",
+        401: f"401: the policy denies {tool} to {who}; the header www-authenticate names the URL where clients"
+        " find the issuer",
         403: f"403: the policy denies {tool} to {who}",
     }.get(http_status(verdict.decision))
     if said is not None and tool:

@@ -11,7 +11,7 @@ from mcp.server import MCPServer
 
 from authplane.runtime.servers.listen import TcpAddress, parse_address
 
-_NOTES: Final = {"welcome": "Tools are called through the gateway.", "draft": "Not finished."}
+_NOTES: Final = {"welcome": "Clients call these tools through the gateway.", "draft": "Not finished."}
 
 
 def serve_sample_tools(address: TcpAddress) -> None:

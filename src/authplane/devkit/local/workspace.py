@@ -127,7 +127,7 @@ def _samples() -> Iterator[Traversable]:
 
 def _unwritable(error: OSError, root: Path) -> WorkspaceError:
     return WorkspaceError(
-        f"Cannot write {error.filename or root}: {error.strerror}. Use --state-dir with a folder that you can write."
+        f"Cannot write {error.filename or root}: {error.strerror}. Set --state-dir to a folder that you can write to."
     )
 
 

@@ -132,7 +132,9 @@ def _fault(path: Path, message: str) -> Problem:
 
 def _faults(written: WrittenCall, *metadata: Mapping[str, Any]) -> _Faults:
     if not _PATH.fullmatch(written.path):
-        yield _fault(("path",), "Not a method path. Use the full name of a method, such as '/shop.Cart/Add'.")
+        yield _fault(
+            ("path",), "The value is not a method path. Use the full name of a method, such as '/shop.Cart/Add'."
+        )
     if written.side == "client" and written.peer is not None:
         yield _fault(("peer",), "A client has no connection when its filters run. Remove 'peer', or set side: server.")
     for name, values in written.headers.items():
@@ -142,19 +144,26 @@ def _faults(written: WrittenCall, *metadata: Mapping[str, Any]) -> _Faults:
     for field_name, members in zip(("routeMetadata", "clusterMetadata"), metadata, strict=True):
         for name, value in members.items():
             if not isinstance(value, dict):
-                yield _fault((field_name, name), "Not a mapping. Expected a mapping with the metadata of one filter.")
+                yield _fault(
+                    (field_name, name),
+                    "The value is not a mapping. Expected a mapping with the metadata of one filter.",
+                )
 
 
 def _header_fault(name: str, values: tuple[str, ...]) -> str | None:
     if not _NAME.fullmatch(name):
-        return "Not a header name. Use lower case; set path and authority in their own fields."
+        return "This is not a header name. Use lower case. Set path and authority in their own fields."
     if name.endswith("-bin"):
         return (
             None
             if all(map(_is_base64, values))
-            else "Not base64, but values of '-bin' headers are bytes. Encode the value as base64."
+            else "The value of this '-bin' header is not base64. Encode the value as base64."
         )
-    return None if all(map(_VALUE.fullmatch, values)) else "Not a header value. Use printable ASCII on one line."
+    return (
+        None
+        if all(map(_VALUE.fullmatch, values))
+        else "The value is not a header value. Use printable ASCII on one line."
+    )
 
 
 def _connection(peer: WrittenPeer) -> WrittenConnection:

@@ -39,7 +39,7 @@ from authplane.resources.yaml.nodes import Fields, Items, Node, Scalar, is_null
 _XDS_MATCHER: Final = ("xds_matcher", "xdsMatcher")
 _EXTENSION: Final = ("extension_config", "extensionConfig")
 _NO_AUTHORITY: Final = Step(
-    path=(), text="tree", matched=False, why="it reads the authority of the call, which is unknown"
+    path=(), text="tree", matched=False, why="the tree reads the authority of the call, which is unknown"
 )
 
 

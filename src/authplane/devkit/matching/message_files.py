@@ -78,7 +78,9 @@ def _fill_fields(message: Message, node: Fields, path: Path, report: Report, *, 
             group = field.containing_oneof
             if group is not None and groups.setdefault(group.name, name) != name:
                 report.error(
-                    here, "FieldInvalid", f"'{groups[group.name]}' and '{name}' exclude each other. Remove one of them."
+                    here,
+                    "FieldInvalid",
+                    f"'{groups[group.name]}' and '{name}' are mutually exclusive. Remove one of them.",
                 )
             else:
                 _fill_field(message, field, entry.node, here, report)
@@ -117,7 +119,7 @@ def _fill_map(message: Message, field: Described, node: Node, path: Path, report
         if is_text or _NUMBER.fullmatch(name):
             fill(getattr(message, field.name)[name if is_text else int(name)], entry.node, (*path, name), report)
         else:
-            report.error((*path, name), "FieldInvalid", "Not a number. Expected a number as the key.")
+            report.error((*path, name), "FieldInvalid", "The key is not a number. Use a number as the key.")
 
 
 def _fill_list(message: Message, field: Described, node: Node, path: Path, report: Report) -> None:
@@ -149,7 +151,7 @@ def _fill_any(message: any_pb2.Any, node: Node, path: Path, report: Report) -> N
         report.warn(
             (*path, TYPE),
             "TypeUnknown",
-            f"'{url}' is an unknown type, so its fields are not checked. Ignore this if intended.",
+            f"authplane does not know the type '{url}', so it does not check the fields. Ignore this if intended.",
         )
         return
     inner: Message = message_factory.GetMessageClass(descriptor)()

@@ -105,7 +105,8 @@ def parse_keys(text: Text) -> tuple[Keys, tuple[Finding, ...]]:
                 report.warn(
                     (issuer, "keys"),
                     "KeyIgnored",
-                    f"Key {each.key} is ignored: {each.why}. Remove it, or replace it by a supported key.",
+                    f"authplane ignores key {each.key}: {each.why}. Remove the key, or replace it with a"
+                    " supported key.",
                 )
     return found, located(text, report.problems)
 

@@ -19,9 +19,7 @@ from authplane.policy.rules.target_choices import PLACEMENT
 
 UNREACHED: Final = "no served route reaches this target"
 EVALUATED: Final = "evaluated, not enforced (mode: Shadow)"
-TOO_OLD: Final = (
-    "not evaluated: without an enforced policy on the target, this needs Envoy 1.38 or later (mode: Shadow)"
-)
+TOO_OLD: Final = "not evaluated: if the target has no enforced policy, this needs Envoy 1.38 or later (mode: Shadow)"
 OPEN_SERVER: Final = "not evaluated: a gRPC server without an enforced policy sends no checks (mode: Shadow)"
 
 
@@ -110,7 +108,7 @@ def _decider(passage: TargetRoute, policies: Policies) -> Decider:
 
 def _note(passage: TargetRoute, policies: Policies, *, reached: bool) -> str:
     if policies.closed:
-        return f"all requests are denied: {policies.closed}"
+        return f"authplane denies all requests: {policies.closed}"
     if passage.plan.decider is Decider.NOBODY:
         closed = passage.target.backend is not None and not policies.settings.allow_unprotected
         effect = "denied (unprotectedBackends: Deny)" if closed else "allowed"

@@ -58,7 +58,8 @@ def lint_policies(enforced: Enforced) -> tuple[Finding, ...]:
                 Problem(
                     (),
                     "NothingAllowed",
-                    f"All requests are denied: {closed.rstrip('.')}. Fix the errors that authplane validate lists.",
+                    f"authplane denies all requests: {closed.rstrip('.')}. Fix the errors that authplane"
+                    " validate lists.",
                 ),
             )
         )
@@ -175,14 +176,14 @@ def _target_remarks(enforced: Enforced) -> Iterator[_Remark]:
                 aim.ref,
                 (),
                 SHADOW_ONLY,
-                f"Only policies in shadow mode target this resource ({names}), so no request is denied. Set mode:"
-                " Enforce in one of them.",
+                f"Only policies in shadow mode target this resource ({names}), so none of them denies a"
+                " request. Set mode: Enforce in one of them.",
             )
         granting = [policy for policy in attachment.policies if isinstance(policy, Policy)]
         if settings.composition is Composition.ANY and len(granting) > 1 and not aim.section:
             said = (
-                f"{len(granting)} policies protect this target, and with policyComposition: Any one of them"
-                " suffices. Set policyComposition: All, or ignore this if intended."
+                f"{len(granting)} policies protect this target. With policyComposition: Any, it is enough if"
+                " one of them grants a request. Set policyComposition: All, or ignore this if intended."
             )
             yield _Remark(aim.ref, (), "AnyPolicySuffices", said)
 
@@ -193,7 +194,7 @@ def _setting_remarks(enforced: Enforced) -> Iterator[_Remark]:
         if configuration is not None and issuer.allow_private_network:
             ref = Ref("AuthplaneConfiguration", configuration.metadata.namespace, configuration.metadata.name)
             said = (
-                f"Issuer {issuer.url} may resolve to a private address. An attacker who controls DNS there can"
-                " supply keys. Remove allowPrivateNetwork in production."
+                f"The host of issuer {issuer.url} may resolve to a private address. An attacker who controls"
+                " the DNS records of this host can supply keys. Remove allowPrivateNetwork in production."
             )
             yield _Remark(ref, ("spec", "issuers", index, "allowPrivateNetwork"), "PrivateIssuer", said)

@@ -109,7 +109,9 @@ def parse_tests(text: Text) -> CaseFile:
 
 def _parse_cases(node: Node, text: Text, report: Report) -> Iterator[PolicyCase]:
     if not isinstance(node, Items) or not node.items:
-        report.error(("cases",), "FieldInvalid", "Expected a list with at least one case.")
+        report.error(
+            ("cases",), "FieldInvalid", "The field is empty or is not a list. Add a list with at least one case."
+        )
         return
     names: set[str] = set()
     for index, each in enumerate(node.items):

@@ -201,18 +201,21 @@ def _fault(path: Path, message: str) -> Problem:
 def _faults(written: WrittenRequest) -> _Faults:
     """Yield what is wrong with values, and with several of them together."""
     if not _METHOD.fullmatch(written.method):
-        yield _fault(("method",), "Not an HTTP method. Use a method such as 'POST'.")
+        yield _fault(("method",), "The value is not an HTTP method. Use a method such as 'POST'.")
     if not _PATH.fullmatch(written.path) or "#" in written.path:
-        yield _fault(("path",), "Not a path. Use a path such as '/mcp', with an optional query.")
+        yield _fault(("path",), "The value is not a path. Use a path such as '/mcp', with an optional query.")
     if written.body is not None and written.mcp is not None:
         yield _fault(
-            ("mcp",), "'body' and 'mcp' exclude each other, because 'mcp' creates the body. Remove one of them."
+            ("mcp",), "'body' and 'mcp' are mutually exclusive, because 'mcp' creates the body. Remove one of them."
         )
     if written.time and _time(written.time) is None:
-        yield _fault(("time",), "Not a time with a zone. Use a time such as '2026-01-31T12:00:00Z'.")
+        yield _fault(("time",), "The value is not a time with a zone. Use a time such as '2026-01-31T12:00:00Z'.")
     for name, values in written.headers.items():
         if not fit_name(name) or not all(_VALUE.fullmatch(value) for value in values):
-            yield _fault(("headers", name), "Not a header. Use a valid name, and values on one line each.")
+            yield _fault(
+                ("headers", name),
+                "The header name or a value is not valid. Use a valid name, and put each value on one line.",
+            )
     yield from _target_faults(written.target)
     yield from _peer_faults(written.peer or WrittenPeer(), written.headers)
 
@@ -228,24 +231,31 @@ def _peer_faults(peer: WrittenPeer, headers: Mapping[str, tuple[str, ...]]) -> _
     if peer.spiffe is not None:
         found = parse_spiffe_id(peer.spiffe)
         if isinstance(found, NotSpiffe):
-            yield _fault(("peer", "spiffe"), f"Not a SPIFFE ID: {found.why}. Use spiffe://<trust domain>/<path>.")
+            yield _fault(
+                ("peer", "spiffe"), f"The value is not a SPIFFE ID: {found.why}. Use spiffe://<trust domain>/<path>."
+            )
         if peer.certificate is not None:
-            yield _fault(("peer", "certificate"), "'spiffe' and 'certificate' exclude each other. Remove one of them.")
+            yield _fault(
+                ("peer", "certificate"), "'spiffe' and 'certificate' are mutually exclusive. Remove one of them."
+            )
     token = peer.token
     if token is None:
         return
     if any(name.lower() == "authorization" for name in headers):
         yield _fault(
-            ("peer", "token"), "'token' and the header 'authorization' exclude each other. Remove one of them."
+            ("peer", "token"), "'token' and the header 'authorization' are mutually exclusive. Remove one of them."
         )
     if (token.jwt is None) == (token.issuer is None):
         yield _fault(
             ("peer", "token"),
-            "Not a token. Use a JWT as a string, or 'issuer' and 'claims', which count as verified.",
+            "The value is not a token. Use a JWT as a string, or use 'issuer' and 'claims', which"
+            " authplane treats as verified.",
         )
     elif token.jwt is not None and (token.claims is not None or not _VALUE.fullmatch(token.jwt)):
         yield _fault(
-            ("peer", "token"), "Not a JWT on one line without 'claims'. Use a JWT only; it contains its claims."
+            ("peer", "token"),
+            "The token is not a JWT on one line, or it also has 'claims'. Use a JWT only, because it"
+            " contains its claims.",
         )
 
 

@@ -98,7 +98,7 @@ def parse_grant(text: str) -> Grant | str:
     group, equals, listed = text.partition("=")
     group, tools = group.strip(), tuple(dict.fromkeys(each.strip() for each in listed.split(",") if each.strip()))
     if not equals or not group or not tools:
-        return f"{_shown(text)} names no group and tools. Use GROUP=TOOL,TOOL or GROUP=* for every tool."
+        return f"{_shown(text)} does not name a group and its tools. Use GROUP=TOOL,TOOL or GROUP=* for every tool."
     for each, what in ((group, "the name of a group"), *((tool, "the name of a tool") for tool in tools)):
         wrong = _text_problem(each, what, "Use printable characters.")
         if wrong:
@@ -109,12 +109,12 @@ def parse_grant(text: str) -> Grant | str:
 def grants_problem(grants: tuple[Grant, ...]) -> str:
     """Say what is wrong with groups together; empty if nothing."""
     if not grants:
-        return "There is no group. Use --group GROUP=TOOL,TOOL at least once."
+        return "No group is set. Use --group GROUP=TOOL,TOOL at least once."
     if len(grants) > _MOST_GROUPS:
-        return f"A policy has at most {_MOST_GROUPS} rules. Use fewer groups."
+        return f"A policy can have at most {_MOST_GROUPS} rules, one for each group. Use fewer groups."
     names = [each.group for each in grants]
     twice = next((each for each in names if names.count(each) > 1), "")
-    return f"The group {_shown(twice)} is given twice. Use one --group with all its tools." if twice else ""
+    return f"The group {_shown(twice)} occurs twice. Name the group once, with all its tools." if twice else ""
 
 
 def _text_problem(text: str, what: str, remedy: str) -> str:

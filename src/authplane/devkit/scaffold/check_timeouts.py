@@ -11,7 +11,7 @@ from authplane.devkit.scaffold.contour_documents import Document, items, mapping
 from authplane.resources.yaml.nodes import parse_nodes, plain
 
 _RESPONSE: Final = "5s"
-_WHY: Final = "bcrypt takes longer than the 200 ms that Envoy waits otherwise, and then answers 403."
+_WHY: Final = "By default, Envoy waits 200 ms and then answers 403, but bcrypt takes longer."
 _BLOCK: Final = re.compile(r"^spec:[ \t]*\n(?P<indent>[ ]+)(?=\S)", re.MULTILINE)
 
 
@@ -24,7 +24,7 @@ def with_response_timeouts(
     for each in documents:
         policy = mapping(each.spec.get("timeoutPolicy"))
         if _leads_to(each, services) and not policy.get("response"):
-            changed.append(f"ExtensionService {each.name}: timeoutPolicy.response is {_RESPONSE}. {_WHY}")
+            changed.append(f"ExtensionService {each.name}: authplane set timeoutPolicy.response to {_RESPONSE}. {_WHY}")
             made.append(_with_timeout(each))
         else:
             made.append(each)

@@ -45,7 +45,7 @@ def move_folder(documents: Sequence[Document]) -> Moved:
     """Decide what goes into the new folder; raises `MoveError` if that would protect less than Contour does."""
     kept = [each for each in documents if each.ours]
     if not kept:
-        raise MoveError("There is no resource that authplane reads. Use a folder with HTTPProxies.")
+        raise MoveError("The folder has no resource that authplane supports. Use a folder with HTTPProxies.")
     servers = move_servers(documents)
     ours = [each for each in kept if each.name not in servers.replaced or each.kind != "EndpointSlice"]
     ours, waits = with_response_timeouts(ours, servers.password_services)
@@ -87,8 +87,8 @@ def _set_aside(kept: list[Document], more: Mapping[str, str]) -> tuple[list[Docu
         explained = {id(found) for each in out for found in wrong[each]}
         rest = [found for found in findings if id(found) not in explained]
         if rest and (not out or any(found.ref is None or found.ref.kind not in _SET_ASIDE for found in rest)):
-            why = "authplane refuses settings of the whole gateway, so it has written nothing."
-            raise MoveError(f"{why} Correct them in the folder and run init again.", findings)
+            why = "Settings of the whole gateway have errors, so authplane wrote no files."
+            raise MoveError(f"{why} Correct these settings in the folder and run init again.", findings)
         aside.extend((each, wrong[each]) for each in out)
         kept = [each for each in kept if each not in out]
 
@@ -100,8 +100,10 @@ def _require_no_takeover(kept: Iterable[Document], aside: Iterable[Document]) ->
         label, dot, rest = _fqdn(each).partition(".")
         owner = wildcards.get(f"{dot}{rest}") if label != "*" else None
         if owner is not None:
-            why = f"authplane refuses HTTPProxy {each.name}, and HTTPProxy {owner.name} would get its requests"
-            raise MoveError(f"{why}. Correct HTTPProxy {each.name} first: authplane validate names its errors.")
+            why = f"HTTPProxy {each.name} has errors, and without it HTTPProxy {owner.name} would receive its requests"
+            raise MoveError(
+                f"{why}. Run authplane validate to list the errors, and correct HTTPProxy {each.name} first."
+            )
 
 
 def _fqdn(document: Document) -> str:
@@ -143,12 +145,16 @@ def _sentence(finding: Finding) -> str:
 def _refused(aside: Aside) -> Iterator[str]:
     for each, found in aside:
         owner = _including(each, aside) if found[0].problem.reason == "Orphaned" else ""
-        why = f"HTTPProxy {owner} includes it and is not moved. Correct that one." if owner else _sentence(found[0])
+        why = (
+            f"authplane did not move HTTPProxy {owner}, which includes it. Correct HTTPProxy {owner}."
+            if owner
+            else _sentence(found[0])
+        )
         yield f"{each.kind} {each.name}: {why}"
     if aside:
         yield (
-            f"{ASIDE} has the refused documents with all their problems. Add missing Secrets to the folder you move, "
-            "correct the rest, and run init again with --force."
+            f"authplane wrote the refused documents with all their problems to {ASIDE}. Add missing"
+            " Secrets to the folder that you move, correct the other problems, and run init again with --force."
         )
 
 
@@ -169,7 +175,10 @@ def _without_effect(findings: Iterable[Finding]) -> Iterator[str]:
             owners = fields.setdefault(str(each.problem.path[-1]), [])
             owners += [str(each.ref)] if str(each.ref) not in owners else []
     for field, owners in sorted(fields.items()):
-        yield f"{field} has no effect: authplane does not support it. In {name_some(owners, _MOST_NAMED)}."
+        yield (
+            f"{field} has no effect, because authplane does not support it. Resources with this field:"
+            f" {name_some(owners, _MOST_NAMED)}."
+        )
 
 
 def _passwords(findings: Iterable[Finding]) -> Iterator[str]:
@@ -182,11 +191,14 @@ def _passwords(findings: Iterable[Finding]) -> Iterator[str]:
 def _from_lists(kept: Iterable[Document]) -> Iterable[str]:
     listed = Counter(each.file for each in kept if each.listed)
     for file, number in sorted(listed.items()):
-        yield f"{file}: each of {number} items of a List is a document, without status and fields of the API server."
+        yield (
+            f"{file}: authplane wrote each item of a List ({number} in all) as a document, without status and"
+            " fields of the API server."
+        )
 
 
 def _foreign(documents: Iterable[Document], known: frozenset[str]) -> Iterable[str]:
     kinds = Counter(each.kind for each in documents if not each.ours and f"{each.kind} {each.name}" not in known)
     for kind, number in sorted(kinds.items()):
         advice = f" {_ADVICE[kind]}" if kind in _ADVICE else ""
-        yield f"{kind or 'Documents without a kind'} ({number}): authplane does not use this kind.{advice}"
+        yield f"{kind or 'Documents without a kind'} ({number}): authplane does not use these documents.{advice}"

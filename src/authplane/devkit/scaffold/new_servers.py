@@ -88,7 +88,7 @@ class _Move:
         if server.mode == "oidc":
             self.left.append(
                 f"{server.title} runs contour-authserver oidc, which signs users in with a browser. "
-                "authplane does not. Keep this server: its ExtensionService works as before."
+                "authplane does not support this. Keep this server; its ExtensionService works as before."
             )
             return
         port = self._free_port(server.port)
@@ -119,23 +119,28 @@ class _Move:
     def _flags(self, server: OldServer) -> None:
         if server.flags.get("tls-ca-path"):
             self.changed.append(
-                f"{server.title}: --tls-ca-path is left out. contour-authserver never asks for client certificates; "
-                "authplane requires them with this option. Add it if Envoy has a client certificate."
+                f"{server.title}: authplane left out --tls-ca-path. contour-authserver never requests"
+                " client certificates, but authplane requires them if you set this option. Add the"
+                " option if Envoy has a client certificate."
             )
         if "metrics-address" in server.flags:
             self.changed.append(
-                f"{server.title}: --metrics-address {server.flags['metrics-address']} is left out. "
-                f"authplane authserver serves metrics on {ADMIN_ADDRESS}. Pass --metrics-address for another address."
+                f"{server.title}: authplane left out --metrics-address {server.flags['metrics-address']}."
+                f" authplane authserver serves metrics on {ADMIN_ADDRESS}. Set --metrics-address to"
+                " use another address."
             )
         if server.mode == "htpasswd":
             self.changed.append(
-                f"{server.title}: origins no longer get the Authorization header with the password. "
-                "Set forwardCredentials: true if they need it."
+                f"{server.title}: Envoy no longer sends the Authorization header with the password to"
+                " origins. Set forwardCredentials: true if origins need it."
             )
         unknown = sorted(set(server.flags) - KNOWN_FLAGS)
         if unknown:
             flags = ", ".join(f"--{each}" for each in unknown)
-            self.left.append(f"{server.title}: {flags} is unknown. See authplane authserver {server.mode} --help.")
+            self.left.append(
+                f"{server.title}: authplane does not know {flags}. Run authplane authserver {server.mode}"
+                " --help to list the options."
+            )
 
     def _certificate(self, server: OldServer) -> tuple[str, str]:
         """Write the certificate of a server into files that it can open."""
@@ -175,9 +180,10 @@ class _Move:
         self.files[file] = _slice(
             plain_name(service.namespace), name, [str(each.get("name") or "") for each in ports], port
         )
-        instead = f", instead of {', '.join(each.name for each in old)}" if old else ""
+        instead = f", instead of the addresses in {', '.join(each.name for each in old)}" if old else ""
         self.changed.append(
-            f"Service {service.name}: {file} sends requests to {_HOST}:{port}{instead}.{_other_port(before, port)}"
+            f"Service {service.name}: with {file}, Envoy sends requests to"
+            f" {_HOST}:{port}{instead}.{_other_port(before, port)}"
         )
 
 
@@ -185,8 +191,12 @@ def _other_port(before: int, port: int) -> str:
     if port == before:
         return ""
     if before in _RUN_PORTS:
-        return f" authplane run uses port {before}."
-    return f" Port {before} needs root." if before < _FIRST_OPEN else f" Another of these servers uses port {before}."
+        return f" The port is not {before}, because authplane run uses that port."
+    return (
+        f" The port is not {before}, because only root can use that port."
+        if before < _FIRST_OPEN
+        else f" The port is not {before}, because another of these servers uses that port."
+    )
 
 
 def _is_of(slice_: Document, service: Document) -> bool:
@@ -210,8 +220,8 @@ def _document(server: OldServer) -> str:
     if server.mode == "htpasswd":
         backend = _htpasswd(server)
     return f"""\
-# In place of {server.title}, which runs contour-authserver.
-# authplane authserver serve serves this file.
+# This replaces {server.title}, which runs contour-authserver.
+# Start the authorization service with authplane authserver serve and this file.
 apiVersion: authplane.dev/v1alpha1
 kind: AuthorizationService
 metadata:
@@ -237,7 +247,7 @@ def _htpasswd(server: OldServer) -> str:
 def _slice(namespace: str, service: str, names: list[str], port: int) -> str:
     ports = "".join(f"- name: {_text(name)}\n  port: {port}\n" for name in names)
     return f"""\
-# Where Envoy finds the authorization service: on this machine.
+# Envoy connects to the authorization service at this address, on this machine.
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata:

@@ -21,7 +21,7 @@ Next, check the folder:
 Then start each of these programs in its own terminal:
 {programs}
 
-While they run, check that Envoy can reach everything:
+While these programs run, check that Envoy can reach all servers:
   authplane doctor {where}"""
 
 
@@ -49,8 +49,8 @@ Next:
   authplane run {where}
   {_call(answers, _dev_token(answers))}
 
-authplane run starts the development issuer too. The last command needs another terminal: it calls a tool as a member of
-{answers.grants[0].group}. If the tool needs arguments, write them into {{}}. Without the token, the answer is 401.
+authplane run also starts the development issuer. Run the last command in another terminal: it calls a tool as a member
+of {answers.grants[0].group}. If the tool needs arguments, write them into {{}}. Without the token, Envoy answers 401.
 MCP clients use {answers.served_url}."""
     return f"""\
 Next:
@@ -58,7 +58,7 @@ Next:
   authplane run {where}
   {_call(answers, "")}
 
-The last command has no token, so the answer is 401. MCP clients use {answers.served_url}."""
+The last command sends no token, so Envoy answers 401. MCP clients use {answers.served_url}."""
 
 
 def _call(answers: Answers, token: str) -> str:

@@ -40,11 +40,15 @@ def missing_lines(documents: Sequence[Document], kept: Sequence[Document]) -> It
         pods = [pod_labels(each) for each in documents if each.namespace == service.namespace]
         if selector and not any(selector.items() <= labels.items() for labels in pods):
             yield (
-                f"No Deployment of Service {service.name}, which an ExtensionService uses. "
-                f"If it runs contour-authserver, export deployments {_AGAIN}; init then replaces it."
+                f"The folder has no Deployment for Service {service.name}, which an ExtensionService uses."
+                f" If this Service runs contour-authserver, export deployments {_AGAIN}; init then"
+                " replaces contour-authserver."
             )
     if not any(each.kind == "EndpointSlice" for each in documents):
-        yield f"No EndpointSlices, so Envoy has no addresses of Services. Export endpointslices {_AGAIN}."
+        yield (
+            "The folder has no EndpointSlices, so Envoy does not know the addresses of Services. Export"
+            f" endpointslices {_AGAIN}."
+        )
 
 
 def _is_needed(document: Document, checked: CheckedFiles) -> bool:
@@ -76,9 +80,12 @@ def _missing_settings(documents: Iterable[Document], kept: Iterable[Document]) -
         return
     hosts = [mapping(each.spec.get("virtualhost")) for each in kept if each.kind == "HTTPProxy"]
     open_hosts = sorted(str(each["fqdn"]) for each in hosts if each.get("fqdn") and not each.get("authorization"))
-    lost = f"If it sets globalExtAuth, {name_some(open_hosts, _MOST_NAMED)} would be open to everybody. "
+    lost = (
+        "If Contour's configuration sets globalExtAuth, authplane would serve"
+        f" {name_some(open_hosts, _MOST_NAMED)} without authorization. "
+    )
     yield (
-        f"No configuration of Contour. {lost if open_hosts else ''}"
+        f"The folder has no configuration of Contour. {lost if open_hosts else ''}"
         f"Export configmaps and contourconfigurations {_AGAIN}."
     )
 

@@ -20,13 +20,13 @@ def write_files(root: Path, files: Mapping[str, str], *, private: frozenset[str]
     """
     outside = next((name for name in files if not (root / name).resolve().is_relative_to(root.resolve())), None)
     if outside is not None:
-        raise WriteError(f"{root / outside} is outside of {root}. Use a folder without links.")
+        raise WriteError(f"{root / outside} leads to a path outside {root}. Use a folder without links.")
     existing = sorted(name for name in files if (root / name).exists())
     if existing and not force:
         names = name_some([str(root / name) for name in existing], _MOST_NAMED)
-        raise WriteError(f"authplane does not overwrite {names}. Use another folder, or --force.")
+        raise WriteError(f"authplane does not overwrite existing files: {names}. Use another folder, or add --force.")
     if root.exists() and not root.is_dir():
-        raise WriteError(f"{root} is not a folder. Use another name.")
+        raise WriteError(f"{root} is not a folder. Use another path.")
     try:
         for name, text in files.items():
             path = root / name

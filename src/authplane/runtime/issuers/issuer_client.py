@@ -61,7 +61,7 @@ class IssuerClient:
                 context = await asyncio.to_thread(trusted_by, self.reach, os.environ)
                 return await self._exchange(url, context)
         except TimeoutError as error:
-            raise FetchError(f"no complete answer within {self.limits.total:g} s") from error
+            raise FetchError(f"the issuer did not send a complete answer within {self.limits.total:g} s") from error
         except _FAILURES as error:
             why = shorten(printable(str(error) or type(error).__name__), _SHOWN)
             raise FetchError(why) from error

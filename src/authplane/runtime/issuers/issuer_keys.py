@@ -31,6 +31,8 @@ async def _fetch(issuers: Collection[Issuer], options: IssuerOptions) -> Fetched
     async with follow_issuers(issuers, options) as followed:
         await followed.tried(LIMIT)
         trusts = {issuer.url.url: followed.keys_of(issuer.url.url) for issuer in issuers}
-        whys = {each.issuer: each.why or "no answer within the time limit" for each in followed.standings()}
+        whys = {
+            each.issuer: each.why or "the issuer did not answer within the time limit" for each in followed.standings()
+        }
     keys = {url: trust.keys for url, trust in trusts.items() if isinstance(trust, Trust)}
     return FetchedKeys(keys, {url: why for url, why in whys.items() if url not in keys})

@@ -24,7 +24,7 @@ def issuer_metrics(prefix: str, issuers: Followed, own: Mapping[str, str]) -> tu
     labels, values = tuple(own), tuple(own.values())
     events = CounterMetricFamily(
         f"{prefix}_issuer_events",
-        "Events by issuer, such as fetched or failed keys.",
+        "Number of events by issuer, such as fetched keys and failed attempts.",
         labels=(*labels, "issuer", "event"),
     )
     for (issuer, event), count in sorted(issuers.counts.items()):

@@ -67,7 +67,7 @@ def serve_admin(settings: AdminSettings, pages: Respond) -> AbstractAsyncContext
     if not settings.public and not _is_local(address):
         raise AdminExposedError(
             f"Refusing to serve /metrics on {address}: other machines could read it without authentication."
-            " Use an address such as 127.0.0.1:9091, or --metrics-public."
+            " Use an address such as 127.0.0.1:9091, or add --metrics-public."
         )
     known = KnownHosts(address, settings.names)
 
@@ -87,7 +87,7 @@ async def _listening(address: Address, respond: Respond) -> AsyncGenerator[Addre
     try:
         claim(address)
     except AddressTakenError as error:
-        remedy = "Set --metrics-address to another address, or to '' for none."
+        remedy = "Set --metrics-address to another address, or to '' to serve no metrics."
         raise AddressTakenError(address, error.why, remedy) from error
     async with serve_http(address, respond, limits=_LIMITS) as bound:
         yield bound
@@ -112,7 +112,7 @@ def admin_pages(metrics: Counted, parts: Mapping[str, Obstacle]) -> Callable[[Ht
     async def respond(request: HttpRequest) -> HttpResponse:
         page = pages.get(request.target.partition("?")[0])
         if page is None:
-            return _page(HTTPStatus.NOT_FOUND, "No such page. Supported: /healthz, /readyz, /metrics.\n")
+            return _page(HTTPStatus.NOT_FOUND, "This page does not exist. Supported: /healthz, /readyz, /metrics.\n")
         if request.method not in {HTTPMethod.GET, HTTPMethod.HEAD}:
             return _page(HTTPStatus.METHOD_NOT_ALLOWED, "Use GET or HEAD.\n", ("allow", "GET, HEAD"))
         return await page()

@@ -33,13 +33,14 @@ class AddressInvalidError(ListenError):
 class AddressTakenError(ListenError):
     """Another program listens there, or this one may not."""
 
-    def __init__(self, address: "Address", why: str, remedy: str = "Stop it, or choose another address.") -> None:
+    def __init__(self, address: "Address", why: str, remedy: str = "") -> None:
         self.why = why
         self.busy = why.endswith(_LISTENS)
         """Whether another program listens there."""
+        stop = "Stop that program, or choose" if self.busy else "Choose"
         self.fact = f"Cannot listen on {address}: {why}"
         """The message without its remedy, for callers that know a better one."""
-        super().__init__(f"{self.fact}. {remedy}")
+        super().__init__(f"{self.fact}. {remedy or f'{stop} another address.'}")
 
 
 class TlsUnusableError(ListenError):
@@ -86,7 +87,9 @@ def parse_address(text: str) -> Address:
         and (bare != host or ":" not in host)
     )
     if not valid or any(character.isspace() for character in host):
-        raise AddressInvalidError(f"{text!r} is not an address. Use 127.0.0.1:9090, :9090 or unix:/run/authz.sock.")
+        raise AddressInvalidError(
+            f"{text!r} is not an address. Use an address such as 127.0.0.1:9090, :9090 or unix:/run/authz.sock."
+        )
     return TcpAddress(host=bare, port=int(port))
 
 
@@ -205,7 +208,7 @@ def _claim_path(address: UnixAddress) -> None:
 
 def _taken(address: Address, error: OSError) -> AddressTakenError:
     if error.errno != errno.EADDRINUSE:
-        return AddressTakenError(address, os.strerror(error.errno or 0), "Choose another address.")
+        return AddressTakenError(address, os.strerror(error.errno or 0))
     holder = find_port_holder(address.port) if isinstance(address, TcpAddress) else None
     return AddressTakenError(address, f"{holder or 'another program'} {_LISTENS}")
 

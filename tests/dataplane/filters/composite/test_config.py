@@ -149,7 +149,7 @@ def test_an_override_is_read_as_the_tree_of_the_filter_is() -> None:
 @pytest.mark.requirement("CF-4", "E37")
 def test_other_actions_are_refused() -> None:
     assert read(of(mark("a"))) == [
-        f"{ACTION}.type_url: 'google.protobuf.StringValue' is not a supported action. Use another one. [TypeUnknown]"
+        f"{ACTION}.type_url: 'google.protobuf.StringValue' is not a supported action. Use another action. [TypeUnknown]"
     ]
 
 
@@ -228,7 +228,8 @@ def test_a_tree_that_keeps_matching_is_refused() -> None:
     inner = by_header("y", {"b": noting(skip())})
     assert read(composite(first_match(when(IS_A, then=inner)))) == [
         "xds_matcher.matcher_list.matchers[0].on_match.matcher.matcher_tree.exact_match_map.map.b.keep_matching: "
-        "keep_matching is not supported, because a tree has one action here. Remove it. [KeepMatchingUnsupported]"
+        "keep_matching is not supported, because this filter runs one action for each call. Remove it."
+        " [KeepMatchingUnsupported]"
     ]
 
 
@@ -246,7 +247,9 @@ def test_filters_nest_eight_deep_and_not_nine() -> None:
     found = read(nested(9))
     assert isinstance(found, list)
     where = f"{ACTION}.typed_config.typed_config"
-    assert found == [f"{'.'.join([where] * 8)}: Filters are nested more than 8 deep. Use fewer levels. [TooDeep]"]
+    assert found == [
+        f"{'.'.join([where] * 8)}: Filters are nested more than 8 levels deep. Use fewer levels. [TooDeep]"
+    ]
 
 
 @pytest.mark.requirement("CF-12")

@@ -234,4 +234,4 @@ def test_a_nested_filter_may_ask_on_the_way() -> None:
 def test_the_depth_of_a_scope_counts() -> None:
     found = read(composite(first_match(when(IS_A, then=execute(mark("a"))))), replace(SERVER, depth=8))
     assert isinstance(found, list)
-    assert "nested more than 8 deep" in found[0]
+    assert "nested more than 8 levels deep" in found[0]

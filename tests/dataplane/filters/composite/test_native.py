@@ -206,7 +206,7 @@ REFUSED: Final[dict[str, tuple[Message, Scope, list[str]]]] = {
     "with an unknown input": (
         carried(native("Other")),
         SERVER,
-        [f"{AT}: 'authplane.native.v1.Other' is not a supported input. Use another one. [TypeUnknown]"],
+        [f"{AT}: 'authplane.native.v1.Other' is not a supported input. Use another input. [TypeUnknown]"],
     ),
     "with an input that asks for more": (
         carried(native("Workload", domain="a")),
@@ -217,14 +217,14 @@ REFUSED: Final[dict[str, tuple[Message, Scope, list[str]]]] = {
         carried(native("PlainCall", absent="a", single=[1])),
         SERVER,
         [
-            f"{AT}.value.absent: The value is not a list of texts. Use a list of texts. [Invalid]",
-            f"{AT}.value.single: The value is not a list of texts. Use a list of texts. [Invalid]",
+            f"{AT}.value.absent: The value is not a list of strings. Use a list of strings. [Invalid]",
+            f"{AT}.value.single: The value is not a list of strings. Use a list of strings. [Invalid]",
         ],
     ),
     "with an input that does not say what it looks for": (
         carried(native("PlainCall", single=[])),
         SERVER,
-        [f"{AT}.value.absent: The value is not a list of texts. Use a list of texts. [Invalid]"],
+        [f"{AT}.value.absent: The value is not a list of strings. Use a list of strings. [Invalid]"],
     ),
 }
 
@@ -239,7 +239,7 @@ def test_what_is_not_known_is_refused(message: Message, scope: Scope, wanted: li
 def test_no_other_tree_has_those_inputs() -> None:
     choice = pb.ExtensionWithMatcherPerRoute.FromString(carried(native("Workload")).typed_config.value)
     assert read(choice) == [
-        f"{AT.removeprefix('typed_config.')}.type_url: 'xds.type.v3.TypedStruct' is not a supported input. Use"
-        " another one."
+        f"{AT.removeprefix('typed_config.')}.type_url: 'xds.type.v3.TypedStruct' is not a supported input."
+        " Use another input."
         " [TypeUnknown]"
     ]

@@ -261,7 +261,7 @@ def test_a_cache_of_one_remembers_the_last() -> None:
 def test_what_cannot_be_a_cache_is_refused() -> None:
     with pytest.raises(ValueError, match="Set most to 1 or more"):
         Caching(most=0)
-    with pytest.raises(ValueError, match="negative lifetime"):
+    with pytest.raises(ValueError, match="a lifetime is negative"):
         Caching(deny_ttl=-1)
 
 

@@ -61,7 +61,7 @@ def named(message: pb.GrpcService) -> NamedCredentials | list[str]:
 )
 def test_a_service_without_google_grpc_is_rejected(message: pb.GrpcService) -> None:
     assert parse(message) == [
-        "gRPC cannot call a cluster of Envoy. Set google_grpc. [GoogleGrpcMissing]",
+        "google_grpc is missing, and gRPC does not support envoy_grpc. Set google_grpc. [GoogleGrpcMissing]",
     ]
 
 
@@ -235,7 +235,7 @@ def test_channel_credentials(case: Plugins) -> None:
 def test_credentials_cannot_fall_back_for_ever() -> None:
     found = named(google_grpc(TARGET, nested(9)))
     assert isinstance(found, list)
-    assert found[0].endswith("Fallback credentials are nested more than 8 deep. Use fewer levels. [TooDeep]")
+    assert found[0].endswith("Fallback credentials are nested more than 8 levels deep. Use fewer levels. [TooDeep]")
 
 
 @pytest.mark.requirement("GS-6")
@@ -446,5 +446,5 @@ def test_a_program_cannot_give_a_check_no_time_or_more_than_there_is(timeout: fl
     [("X-Tenant", "a"), ("", "a"), ("host", "a"), ("grpc-timeout", "1S"), ("x", "a\n"), ("x", b"a"), ("x-bin", "a")],
 )
 def test_a_program_cannot_send_headers_with_checks_that_are_none(pair: tuple[str, str | bytes]) -> None:
-    with pytest.raises(ValueError, match=r"^Header .* cannot be set"):
+    with pytest.raises(ValueError, match=r"^Cannot set header"):
         GrpcService(channel=CHANNEL, metadata=(pair,))

@@ -56,7 +56,7 @@ def parse_balancing(message: cluster_pb2.Cluster, problems: Problems) -> Balanci
 def _parse_policies(message: cluster_pb2.LoadBalancingPolicy, problems: Problems, depth: int) -> Balancing:
     """Take the first policy that is supported; the result counts only if there is no problem."""
     if depth >= _MOST_DEPTH:
-        problems.add("TooDeep", f"Policies are nested more than {_MOST_DEPTH} deep. Use fewer levels.")
+        problems.add("TooDeep", f"Policies are nested more than {_MOST_DEPTH} levels deep. Use fewer levels.")
         return Balancing.ROUND_ROBIN
     for index, policy in enumerate(message.policies):
         with problems.at("policies", index, "typed_extension_config", "typed_config"):

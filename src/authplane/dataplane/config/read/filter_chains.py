@@ -133,7 +133,7 @@ def _check_duplicates(chains: Sequence[tuple[int, FilterChain]], problems: Probl
                 if place in seen:
                     problems.add(
                         "MatchDuplicate",
-                        f"Filter chain {seen[place]} has the same conditions. Change or remove one of them.",
+                        f"Filter chain {seen[place]} has the same conditions. Change or remove one of the two chains.",
                     )
                     break
                 seen[place] = index

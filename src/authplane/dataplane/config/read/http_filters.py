@@ -103,7 +103,9 @@ def _check_order(kinds: Sequence[tuple[int, FilterType]], problems: Problems) ->
                     "FilterOrder", "The last filter does not end the chain. Add the router as the last filter."
                 )
             else:
-                problems.add("FilterOrder", "The filter ends the chain, but others follow. Move it to the end.")
+                problems.add(
+                    "FilterOrder", "The filter ends the chain, but other filters follow. Move this filter to the end."
+                )
 
 
 def _parse_override(message: any_pb2.Any, scope: Scope, problems: Problems) -> Override | None:

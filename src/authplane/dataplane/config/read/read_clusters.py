@@ -80,7 +80,9 @@ def _parse_eds(message: pb.Cluster, problems: Problems) -> EdsEndpoints | None:
         parse_ads_source(config.eds_config, problems)
     if not config.service_name and message.name.startswith("xdstp:"):
         with problems.at("service_name"):
-            problems.add("NameMissing", "A cluster with an xdstp name has no default. Set service_name.")
+            problems.add(
+                "NameMissing", "service_name has no default for a cluster with an xdstp name. Set service_name."
+            )
     return EdsEndpoints(config.service_name or message.name)
 
 

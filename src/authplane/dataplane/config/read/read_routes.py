@@ -81,7 +81,7 @@ def _parse_domains(message: pb.VirtualHost, problems: Problems) -> tuple[str, ..
                 with problems.at(index):
                     problems.add(
                         "DomainInvalid",
-                        f"'{domain}' is not a domain. Use a domain with at most one wildcard, at one end.",
+                        f"'{domain}' is not a domain. Use a domain with at most one wildcard, at its start or its end.",
                     )
     return tuple(lower(domain) for domain in message.domains)
 

@@ -83,7 +83,7 @@ def parse_client_tls(message: base_pb2.TransportSocket, scope: Scope, problems: 
             if roots is None:
                 problems.add(
                     "RootsMissing",
-                    "The context trusts no CA. Set ca_certificate_provider_instance or system_root_certs.",
+                    "The TLS context has no CA. Set ca_certificate_provider_instance or system_root_certs.",
                 )
                 return None
         return ClientTls(roots=roots, identity=identity, names=names)

@@ -204,7 +204,7 @@ def _parse_nested(
 def _nested_kind(name: str, scope: Scope, problems: Problems) -> FilterType | None:
     kind = scope.registry.configs.get(name)
     if scope.depth >= MOST_DEPTH:
-        problems.add("TooDeep", f"Filters are nested more than {MOST_DEPTH} deep. Use fewer levels.")
+        problems.add("TooDeep", f"Filters are nested more than {MOST_DEPTH} levels deep. Use fewer levels.")
     elif kind is None:
         problems.add("FilterUnsupported", f"Filter type {name} is not supported. Use another filter.")
     elif kind.terminal:

@@ -38,7 +38,8 @@ class Caching:
     def __post_init__(self) -> None:
         if self.most < 1 or self.allow_ttl < 0 or self.deny_ttl < 0:
             raise ValueError(
-                "The cache is empty or has a negative lifetime. Set most to 1 or more, and each lifetime to 0 or more."
+                "The cache has no room for a decision, or a lifetime is negative. Set most to 1 or more,"
+                " and each lifetime to 0 or more."
             )
         object.__setattr__(self, "headers", tuple(sorted({name.lower() for name in self.headers} | {IDENTITY})))
 

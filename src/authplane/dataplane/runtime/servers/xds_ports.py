@@ -174,7 +174,9 @@ def _files(tls: ServerTls, bootstrap: Bootstrap) -> TlsFiles:
     except TlsUnusableError as error:
         raise NotServableError(str(error)) from None
     if files is None:
-        raise NotServableError("The certificate file is empty. Set certificate_file in the bootstrap.")
+        raise NotServableError(
+            "The certificate provider has no path of a certificate. Set certificate_file in the bootstrap."
+        )
     return files
 
 

@@ -43,7 +43,8 @@ def load_bootstrap(source: BootstrapSource = None, *, environment: Mapping[str, 
     if text:
         return _parsed(os.fsencode(text), flags, f"the xDS bootstrap in {TEXT_VARIABLE}")
     raise BootstrapError(
-        f"There is no xDS bootstrap. Set {FILE_VARIABLE} to a file, set {TEXT_VARIABLE} to its text, or pass one."
+        f"authplane found no xDS bootstrap. Set {FILE_VARIABLE} to its path, set {TEXT_VARIABLE} to its"
+        " text, or pass it as an argument."
     )
 
 

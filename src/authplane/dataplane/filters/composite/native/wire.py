@@ -32,7 +32,7 @@ def parse_native_input(data: bytes, problems: Problems) -> Input[Call, str] | No
         return None
     parse = _INPUTS.get(raw.type_name)
     if parse is None:
-        problems.add("TypeUnknown", f"'{raw.type_name}' is not a supported input. Use another one.")
+        problems.add("TypeUnknown", f"'{raw.type_name}' is not a supported input. Use another input.")
         return None
     return parse(json.loads(raw.json), problems)
 
@@ -48,7 +48,7 @@ def _parse_plain(members: dict[str, Any], problems: Problems) -> PlainInput | No
             # Without a list of what to look for, every call would do.
             found = members.pop(field, None)
             if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-                problems.add("Invalid", "The value is not a list of texts. Use a list of texts.")
+                problems.add("Invalid", "The value is not a list of strings. Use a list of strings.")
                 found = []
             names[field] = frozenset(found)
     _refuse_others(members, problems)

@@ -62,9 +62,9 @@ class GrpcService:
         # Raise early: with these values every check fails, and with FailOpen every call would be allowed.
         if self.timeout is not None and not 0 < self.timeout <= LONGEST:
             raise ValueError(
-                "The timeout is not a positive number of seconds, at most a century. Use a number such as 0.2."
+                "The timeout is not above 0 seconds, or is longer than a century. Use a number such as 0.2."
             )
         for name, value in self.metadata:
             fault = name_fault(name) or value_fault(name, value)
             if fault or is_protected(name) or isinstance(value, bytes) != name.endswith("-bin"):
-                raise ValueError(f"Header '{name}' cannot be set{f': {fault}' if fault else ''}. Remove it.")
+                raise ValueError(f"Cannot set header '{name}'{f': {fault}' if fault else ''}. Remove it.")

@@ -52,7 +52,9 @@ def parse_grpc_service(message: pb.GrpcService, trust: Trust, problems: Problems
         with problems.at("google_grpc"):
             channel = _parse_google_grpc(message.google_grpc, trust, problems)
     else:
-        problems.add("GoogleGrpcMissing", "gRPC cannot call a cluster of Envoy. Set google_grpc.")
+        problems.add(
+            "GoogleGrpcMissing", "google_grpc is missing, and gRPC does not support envoy_grpc. Set google_grpc."
+        )
         channel = _NO_CHANNEL
     with problems.at("initial_metadata"):
         metadata = parse_metadata(message.initial_metadata, problems)
@@ -209,7 +211,7 @@ def _parse_xds(message: xds_pb.XdsCredentials, trust: Trust, problems: Problems,
             return None
         if depth > _MOST_FALLBACKS:
             problems.add(
-                "TooDeep", f"Fallback credentials are nested more than {_MOST_FALLBACKS} deep. Use fewer levels."
+                "TooDeep", f"Fallback credentials are nested more than {_MOST_FALLBACKS} levels deep. Use fewer levels."
             )
             return None
         fallback = _parse_plugin(message.fallback_credentials, trust, problems, depth=depth + 1)
@@ -238,7 +240,7 @@ def _json(message: struct_pb2.Struct) -> dict[str, Any]:
 def _parse_ssl(message: pb.GrpcService.GoogleGrpc.SslCredentials, problems: Problems) -> TlsFiles:
     roots = _parse_file(message.root_certs, "root_certs", problems) if message.HasField("root_certs") else None
     if message.HasField("private_key") != message.HasField("cert_chain"):
-        problems.add("CredentialsInvalid", "Only one of private_key and cert_chain is set. Set both or none.")
+        problems.add("CredentialsInvalid", "Only one of private_key and cert_chain is set. Set both or neither.")
     if not message.HasField("private_key"):
         return TlsFiles(ca=roots)
     chain = _parse_file(message.cert_chain, "cert_chain", problems)
