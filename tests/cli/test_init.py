@@ -181,7 +181,7 @@ def test_init_prompts_on_a_terminal_until_the_answers_are_valid(tmp_path: Path) 
     os.close(controller)
     assert b"URL of the MCP server" in shown
     assert b"does not start with http://" in shown
-    assert b"names no group and tools" in shown
+    assert b"does not name a group and its tools" in shown
     assert Path("notes/dev-issuer.yaml").exists()
     tested = invoke("test", "notes")
     assert tested.exit_code == 0

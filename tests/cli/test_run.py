@@ -191,7 +191,7 @@ async def test_a_folder_with_nothing_to_serve_is_one_sentence(run: Run) -> None:
     async with run.started():
         assert await run.ends() == 1
     why = f"Run 'authplane validate {run.folder}' to see why."
-    assert run.errors == [f"authplane: {run.folder} has no resource that can be served. {why}"]
+    assert run.errors == [f"authplane: {run.folder} has no resource that authplane can serve. {why}"]
 
 
 async def test_a_missing_folder_is_one_sentence(run: Run) -> None:
@@ -247,8 +247,8 @@ async def test_a_folder_that_trusts_another_development_issuer_is_not_served(run
     async with run.started(*option):
         assert await run.ends() == 1
     assert run.errors == [
-        f"authplane: The folder trusts another development issuer at https://127.0.0.1:{port}: its CA is not "
-        f"{run.state}/dev/ca.crt. Run authplane in the directory where 'authplane init' created the"
+        f"authplane: The folder trusts the CA of another development issuer for https://127.0.0.1:{port}, not the CA"
+        f" in {run.state}/dev/ca.crt. Run authplane in the directory where 'authplane init' created the"
         " folder, or set --state-dir to the folder .authplane in that directory."
     ]
     run.lines.clear()
@@ -256,4 +256,4 @@ async def test_a_folder_that_trusts_another_development_issuer_is_not_served(run
     async with serve_issuer(foreign, now()), run.started(*option):
         assert await run.ends() == 1
     assert f"Cannot use the development issuer on 127.0.0.1:{port}: process {os.getpid()}" in run.errors[-1]
-    assert run.errors[-1].endswith("Stop that process, then start authplane run again.")
+    assert run.errors[-1].endswith("Stop the process, then start authplane run again.")

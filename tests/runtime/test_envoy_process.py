@@ -106,7 +106,8 @@ async def test_a_configuration_can_be_a_file_and_its_own_admin_address_is_not_us
 async def test_a_rejected_configuration_is_reported_with_envoys_message() -> None:
     async with run_envoy('{"no_such_field": 1}', sink=Lines(), settings=QUIET) as envoy:
         with pytest.raises(
-            EnvoyEndedError, match=r"^Envoy ended with exit status 1. Its last lines:\n(.*\n)*.*no_such_field"
+            EnvoyEndedError,
+            match=r"^Envoy ended with exit status 1. The last lines of its output:\n(.*\n)*.*no_such_field",
         ):
             await envoy.ready(limit=START_LIMIT)
         assert await envoy.ended() == 1

@@ -154,7 +154,7 @@ def _clock_rows(answers: dict[str, _Answered]) -> Iterator[Row]:
         )
     for url, skew in told.items():
         if abs(skew) <= _MOST_SKEW:
-            message = f"The clocks of the issuer and of this machine agree within {_MOST_SKEW:g} s."
+            message = f"The two clocks agree within {_MOST_SKEW:g} s."
             yield Row(probe="clock", subject=url, outcome=Outcome.OK, message=message)
             continue
         way = "ahead of" if skew > 0 else "behind"
