@@ -43,7 +43,7 @@ def test_every_server_is_shown_with_who_judges_its_calls(tmp_path: Path) -> None
     checked = "checked by ipv4:127.0.0.1:9443 within 5 s, fails closed"
     assert result.stdout.splitlines() == [
         "gRPC server Backend/default/cart, Listener grpc/default/cart/0.0.0.0:50051, requires client certificates",
-        f"  /shop.Cart/Get  denied, except for spiffe://example.org/web: {checked}",
+        f"  /shop.Cart/Get  for spiffe://example.org/web, {checked}; other callers denied",
         f"  /grpc.health.v1.Health/*  {checked}",
         "  every other call  denied",
         "  authplane.grpc servers decide native rules themselves: see authplane explain",

@@ -113,7 +113,7 @@ def test_an_invalid_document_is_reported_line_by_line(text: str, want: list[str]
     assert result.exit_code == 1
     *found, last = result.stderr.splitlines()
     assert [line.removeprefix(f"{tmp_path}/").rpartition(" (")[0] for line in found] == want
-    assert last.startswith(f"authplane: Cannot serve {file}: it has ")
+    assert last.startswith(f"authplane: Cannot serve {file}, because it has ")
 
 
 def test_a_document_of_the_former_kind_is_served_with_a_warning(tmp_path: Path) -> None:

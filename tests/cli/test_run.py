@@ -217,7 +217,9 @@ async def test_the_end_of_a_part_is_said_and_ends_the_rest(run: Run) -> None:
         await run.says("Press Ctrl-C to stop")
         os.kill(_authserver(run.auth), signal.SIGKILL)
         assert await run.ends() == 1
-    assert run.errors == ["authplane: The authorization service ended unexpectedly with exit status -9. Start again."]
+    assert run.errors == [
+        "authplane: The authorization service ended unexpectedly with exit status -9. Start authplane run again."
+    ]
 
 
 def _authserver(port: int) -> int:

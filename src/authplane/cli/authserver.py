@@ -167,7 +167,7 @@ def serve_document(
         except DocumentError as error:
             for finding in error.findings:
                 print_finding(finding, to_stderr=True)
-            fail(f"Cannot serve {file}: it has {findings_summary(error.findings)}. Fix the errors above.")
+            fail(f"Cannot serve {file}, because it has {findings_summary(error.findings)}. Fix the errors above.")
     for warning in document.warnings:
         print_finding(warning, to_stderr=True)
     front.serve(*document.branches)

@@ -37,7 +37,7 @@ def compile_folder(
         bool, Option("--bootstrap", help="Print a complete static Envoy configuration, including private keys.")
     ] = False,
     show_secrets: Annotated[
-        bool, Option("--show-secrets", help="Print private keys; by default they are redacted.")
+        bool, Option("--show-secrets", help="Print private keys. By default, authplane redacts them.")
     ] = False,
     envoy: Annotated[
         str, Option("--envoy", metavar="RELEASE", help="Envoy release to compile for, such as 1.38.")
@@ -111,7 +111,7 @@ def _callers(callers: Callers, check: PolicyCheck) -> str:
         case Nobody():
             return "[red]denied[/]"
         case Workloads(ids=ids):
-            return f"denied, except for {escape(', '.join(sorted(ids)))}: {asked}"
+            return f"for {escape(', '.join(sorted(ids)))}, {asked}; other callers denied"
         case Anybody():
             return asked
         case _:

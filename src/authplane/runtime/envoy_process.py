@@ -128,7 +128,7 @@ class Envoy:
                         raise EnvoyEndedError(self._told(f"Envoy ended with exit status {await self._child.ended()}"))
                     await asyncio.sleep(_PAUSE)
         except TimeoutError as error:
-            raise EnvoyEndedError(self._told(f"Envoy is not ready after {limit:g} s")) from error
+            raise EnvoyEndedError(self._told(f"Envoy was not ready within {limit:g} s")) from error
         # Envoy has read the configuration. It may contain keys and must not stay on disk if this process is killed.
         for left in self._folder.glob(f"{_CONFIG}.*"):
             left.unlink(missing_ok=True)
