@@ -120,7 +120,7 @@ async def test_every_line_that_it_prints_does_what_it_says(tmp_path: Path) -> No
                 continue
             said = await shell("bash", "-c", f"{token}\n{line}")
             assert f"HTTP/2 {answer[:3]}" in said, (line, answer, said)
-        await quickstart.says("denied by Envoy: no rule of default/tools grants it ")
+        await quickstart.says("denied by Envoy: no rule of default/tools grants the request ")
         await quickstart.says("allowed by Envoy with default/tools/janitor/0:CEL")
         assert await quickstart.requests(7), [line.text for line in quickstart.lines]
         rows = json.loads(await shell(str(AUTHPLANE), "doctor", str(quickstart.state / "quickstart"), "-o", "json"))
