@@ -109,7 +109,7 @@ def test_a_command_of_the_pages_works_and_prints_what_they_show(
     # The certificates of such a page are on other machines; tests/e2e/test_three_machines.py has them.
     elsewhere = ["--skip-file-checks"] if words[0] == "bootstrap" and "--tls-cert-path" in words else []
     result = CliRunner().invoke(build_app(), [*words, *elsewhere], env={"XDG_RUNTIME_DIR": str(copied)})
-    assert (result.exit_code, re.sub(r"^0 errors, .+\n", "", result.stderr)) == (0, "")
+    assert (result.exit_code, re.sub(r"^The folder has 0 errors, .+\n", "", result.stderr)) == (0, "")
     assert step.output is None or shows(step.output, result.stdout), result.stdout
 
 

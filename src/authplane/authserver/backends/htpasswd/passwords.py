@@ -11,8 +11,6 @@ import re
 from dataclasses import field
 from typing import Final, TypeAlias, assert_never
 
-import bcrypt
-
 from authplane.authserver.backends.htpasswd.crypts import SHA256, SHA512, apr1, sha_crypt
 from authplane.core.values import dataclass
 
@@ -128,6 +126,9 @@ def verify(stored: PasswordHash, password: bytes) -> bool:
     match stored:
         case Bcrypt():
             possible = possible and len(password) <= _BCRYPT_READS
+            # Only servers check passwords; others read the file without the extra that has bcrypt.
+            import bcrypt  # noqa: PLC0415
+
             fits = bcrypt.checkpw(password[:_BCRYPT_READS], stored.stored)
         case Apr1(salt=salt, digest=digest):
             fits = hmac.compare_digest(apr1(password, salt).encode(), digest)
