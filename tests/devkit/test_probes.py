@@ -197,7 +197,7 @@ async def test_an_issuer_that_accepts_connections_and_says_nothing_is_given_up()
         )
         mute = examined(BACKEND, ECHO, policy(rule(source)), private=True)
         (_, outcome, message), _ = told(await probe_issuers(mute))
-    assert (outcome, message) == ("finding", "Cannot fetch keys: no answer in time.")
+    assert (outcome, message) == ("finding", "Cannot fetch keys: the issuer did not answer in time.")
 
 
 # --- Certificates, ports, Envoy
