@@ -23,6 +23,9 @@ LATER: Final[Mapping[str, frozenset[str]]] = {
     # before there is a source whose statuses are stored.
     "authplane.controlplane.status.access_policy_status": frozenset({"Merged", "merge_ancestors"}),
     "authplane.controlplane.status.status_json": frozenset({"merged_status", "needs_write"}),
+    # The sources and writers of a cluster are their callers.
+    "authplane.runtime.kubernetes.api_client": frozenset({"ApiClient", "ApiError", "ApiStatusError"}),
+    "authplane.runtime.kubernetes.kubeconfig": frozenset({"find_login"}),
     # CEL-11: the contract has it, and says that no filter of ours uses it.
     "authplane.matching.expressions.wire": frozenset({"parse_extraction"}),
 }
