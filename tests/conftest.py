@@ -12,6 +12,8 @@ import structlog
 from hypothesis import HealthCheck, settings
 from tests.support import alone
 
+pytest_plugins = ("tests.support.kubernetes.fixtures",)
+
 # How long an example takes says more of what else the machine does than of the code.
 # The suite asks the same each time; `make fuzz` looks for more.
 settings.register_profile("authplane", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -18,6 +18,7 @@
 | ``grpc`` | gRPC servers, channels and control planes, ours and grpcio's |
 | ``envoy`` | the real Envoy, of both releases, in small arrangements |
 | ``gateways`` | whole gateways: control plane, authorization service, Envoy, a folder to edit |
+| ``kubernetes`` | a real API server and etcd; objects by HTTP; fixtures for all folders |
 | ``clients`` | curl, an HTTP/2 client that breaks rules, packages of npm (``node``) |
 
 What the tests of one folder alone use stays beside them. A test imports few names from each module
