@@ -165,7 +165,7 @@ async def test_a_program_that_cannot_be_run_says_how_to_install_it(tmp_path: Pat
     plugin = ExecPlugin(command=str(tmp_path / "absent"), hint="Get it from the team.")
     async with ApiClient(Credentials(Login(server="https://127.0.0.1:1", ca=CA, exec_plugin=plugin))) as talk:
         with pytest.raises(
-            ApiUnreachableError, match=r"absent for credentials: No such file .*Get it from the team\. Correct exec"
+            ApiUnreachableError, match=r"absent for credentials: No such file .*Get it from the team\.\)\. Correct exec"
         ):
             await talk.request("GET", "/x")
 

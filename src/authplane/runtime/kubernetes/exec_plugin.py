@@ -46,9 +46,9 @@ async def run_plugin(plugin: ExecPlugin, limit: float = _LIMIT) -> Issued:
             env=environment,
         )
     except OSError as error:
-        hint = f" {printable(plugin.hint.strip())}" if plugin.hint else ""
+        hint = f" ({printable(plugin.hint.strip())})" if plugin.hint else ""
         raise CredentialsError(
-            f"Cannot run {plugin.command} for credentials: {error.strerror}.{hint} Correct exec.command, or install it."
+            f"Cannot run {plugin.command} for credentials: {error.strerror}{hint}. Correct exec.command, or install it."
         ) from None
     try:
         async with asyncio.timeout(limit):
