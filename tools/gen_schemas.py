@@ -34,8 +34,8 @@ from authplane.resources.typed.shapes import shape_of
 
 FILE: Final = Path("src/authplane/resources/schemas/authplane.schema.json")
 _DRAFT: Final = "http://json-schema.org/draft-07/schema#"
-_NO_EFFECT: Final = "authplane accepts this field, and it has no effect."
-_NOT_ENFORCED: Final = "authplane does not enforce this field and refuses the resource while it is set."
+NO_EFFECT: Final = "authplane accepts this field, and it has no effect."
+NOT_ENFORCED: Final = "authplane does not enforce this field and refuses the resource while it is set."
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -54,7 +54,7 @@ def schema_of_kinds() -> Schema:
     found: dict[str, type] = {}
     choices = []
     for (version, kind), made in KINDS.items():
-        _collect(made, found)
+        collect(made, found)
         chosen = {"apiVersion": {"const": version}, "kind": {"const": kind}}
         then = {"$ref": f"#/definitions/{made.__name__}"}
         choices.append({"if": {"properties": chosen, "required": list(chosen)}, "then": then})
@@ -72,14 +72,15 @@ def schema_of_kinds() -> Schema:
     }
 
 
-def _collect(kind: type, found: dict[str, type]) -> None:
+def collect(kind: type, found: dict[str, type]) -> None:
+    """Add a kind and all that its fields contain, by name."""
     known = found.setdefault(kind.__name__, kind)
     if known is not kind:
         raise TypeError(f"two kinds are called {kind.__name__}")
     for hint in get_type_hints(kind, include_extras=True).values():
         for held in _kinds_in(hint):
             if held.__name__ not in found:
-                _collect(held, found)
+                collect(held, found)
 
 
 def _kinds_in(hint: object) -> Iterator[type]:
@@ -103,15 +104,15 @@ def _definition(kind: type) -> Schema:
         properties[name] = ({"description": said[attribute]} if attribute in said else {}) | written
     upstream: Upstream = shape.upstream
     properties |= {name: {} for name in upstream.silent}
-    properties |= {name: {"description": _NO_EFFECT} for name in upstream.ignored}
-    properties |= {name: {"description": _NOT_ENFORCED, "not": {}} for name in upstream.refused}
+    properties |= {name: {"description": NO_EFFECT} for name in upstream.ignored}
+    properties |= {name: {"description": NOT_ENFORCED, "not": {}} for name in upstream.refused}
     made: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
     if shape.required:
         made["required"] = list(shape.required)
     made |= _TOGETHER.get(kind, {})
     if shape.shorthand:
         made = {"anyOf": [made, properties[shape.shorthand]]}
-    return {"description": _flat(inspect.getdoc(kind) or "")} | made
+    return {"description": flat(inspect.getdoc(kind) or "")} | made
 
 
 def _or_null(schema: Schema) -> Schema:
@@ -134,7 +135,7 @@ def _schema(hint: object, limits: tuple[Limit, ...] = ()) -> Schema:
         return _schema(inner, limits)
     if origin is tuple:
         several: Schema = {"type": "array", "items": _schema(arguments[0])}
-        several |= {key: each for limit in limits for key, each in _of_list(limit).items()}
+        several |= {key: each for limit in limits for key, each in of_list(limit).items()}
         return {"anyOf": [several, several["items"], {"type": "object", "maxProperties": 0}]} \
             if OneOrMany() in limits else several  # fmt: skip
     if origin is Mapping:
@@ -150,13 +151,14 @@ def _plain(hint: object, limits: tuple[Limit, ...]) -> Schema:
     if isinstance(hint, type) and is_dataclass(hint):
         return {"$ref": f"#/definitions/{hint.__name__}"}
     kind = {str: "string", int: "integer"}[hint]  # type: ignore[index]
-    made: Schema = {"type": kind} | ({"description": _NO_EFFECT} if Unused() in limits else {})
+    made: Schema = {"type": kind} | ({"description": NO_EFFECT} if Unused() in limits else {})
     for limit in limits:
-        made |= _of_value(limit)
+        made |= of_value(limit)
     return made
 
 
-def _of_value(limit: Limit) -> Schema:
+def of_value(limit: Limit) -> Schema:
+    """Return what a limit says of a text or a number."""
     match limit:
         case Range(low, high):
             return {"minimum": low, "maximum": high}
@@ -170,7 +172,8 @@ def _of_value(limit: Limit) -> Schema:
             return {}
 
 
-def _of_list(limit: Limit) -> Schema:
+def of_list(limit: Limit) -> Schema:
+    """Return what a limit says of a list."""
     match limit:
         case Length(low, high):
             return ({"minItems": low} if low else {}) | ({} if high is None else {"maxItems": high})
@@ -180,20 +183,21 @@ def _of_list(limit: Limit) -> Schema:
 
 @cache
 def descriptions(kind: type) -> Mapping[str, str]:
-    """Return what is written below the fields of a kind."""
-    (body,) = ast.parse(inspect.getsource(kind)).body
+    """Return what is written below the fields of a kind, and of the kind that it extends."""
     found: dict[str, str] = {}
-    if isinstance(body, ast.ClassDef):
-        for field, text in pairwise(body.body):
+    for each in reversed([each for each in kind.__mro__ if is_dataclass(each)]):
+        (body,) = ast.parse(inspect.getsource(each)).body
+        for field, text in pairwise(body.body if isinstance(body, ast.ClassDef) else ()):
             match field, text:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as words)):
-                    found[name] = _flat(words)
+                    found[name] = flat(words)
                 case _:
                     pass
     return {each.name: found[each.name] for each in fields(kind) if each.name in found}
 
 
-def _flat(text: str) -> str:
+def flat(text: str) -> str:
+    """Return a docstring on one line, as Markdown."""
     return " ".join(text.split()).replace("``", "`")
 
 

@@ -82,6 +82,9 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
         "schema": Entry(
             "authoring.print_schema:print_schema", "Print the JSON Schema of the resources, for editors and for CI."
         ),
+        "crds": Entry(
+            "authoring.print_crds:print_crds", "Print the CustomResourceDefinitions of the kinds, for a cluster."
+        ),
         "dev": Entry("dev:dev", "Create an issuer, tokens and certificates for development, not for production."),
         "echo": Entry("echo:echo", "Answer every HTTP request with a description of that request.", hidden=True),
     }

@@ -13,7 +13,9 @@ _HOST: Final = Matches(
     re.compile(r"(\*\.)?[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]"),
     "shop.example or *.shop.example",
 )
-_PREFIX: Final = Matches(re.compile(r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)+/?|/"), "/admin")
+_SEGMENT: Final = r"(\.?[A-Za-z0-9_~-][A-Za-z0-9._~-]*|\.\.[A-Za-z0-9._~-]+)"
+"""Neither ``.`` nor ``..``; without a lookahead, which the API server of a cluster does not have."""
+_PREFIX: Final = Matches(re.compile(rf"(/{_SEGMENT})+/?|/"), "/admin")
 """Only characters that need no encoding, so that a prefix has one spelling."""
 _REALM: Final = Matches(re.compile(r"[!-~]([ -~]*[!-~])?"), "shop")
 
