@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import jsonschema
 import pytest
-import re2
+import re2  # type: ignore[import-untyped]
 import yaml
 from click.testing import CliRunner
 from tests.support.pages import ROOT
@@ -174,7 +174,8 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def judged(document: Any) -> jsonschema.Draft7Validator | None:
     """Return the judge of a document; None for kinds of Kubernetes."""
-    version = schemas().get((document.get("apiVersion"), document.get("kind"))) if isinstance(document, dict) else None
+    named = isinstance(document, dict) and {"apiVersion", "kind"} <= set(document)
+    version = schemas().get((document["apiVersion"], document["kind"])) if named else None
     if version is None:
         return None
     schema = strict(version["schema"]["openAPIV3Schema"])

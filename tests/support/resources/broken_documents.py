@@ -133,4 +133,4 @@ def _scalar(hint: object, limits: tuple[Limit, ...]) -> str | int | bool:
                 return low
             case _:
                 pass
-    return {str: "x", int: 1, bool: True}[hint]  # type: ignore[index]
+    return "x" if hint is str else hint is bool or 1
