@@ -38,6 +38,7 @@ ROOTS = (
     "envoy/extensions/filters/http/router/v3/router.proto",
     "envoy/extensions/filters/listener/tls_inspector/v3/tls_inspector.proto",
     "envoy/extensions/filters/network/http_connection_manager/v3/http_connection_manager.proto",
+    "envoy/extensions/formatter/cel/v3/cel.proto",
     "envoy/extensions/grpc_service/call_credentials/access_token/v3/access_token_credentials.proto",
     "envoy/extensions/grpc_service/channel_credentials/insecure/v3/insecure_credentials.proto",
     "envoy/extensions/grpc_service/channel_credentials/tls/v3/tls_credentials.proto",

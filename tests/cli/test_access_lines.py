@@ -89,6 +89,28 @@ def test_a_line_says_who_decided(case: Case) -> None:
     assert plain(JoinedRequest(record=record)) == f"10:20:30 {record['status']} POST h/[p]: {case.want} 3ms"
 
 
+NATIVE = {
+    "a token": ({"issuer": "https://idp", "subject": "ann"}, "denied to https://idp#ann by Envoy"),
+    "a certificate": ({"spiffe_id": "spiffe://a/b", "issuer": None}, "denied to spiffe://a/b by Envoy"),
+    "nobody": ({"issuer": None, "subject": None, "spiffe_id": None}, "denied by Envoy"),
+}
+
+
+@pytest.mark.parametrize(("sender", "want"), NATIVE.values(), ids=NATIVE.keys())
+def test_the_line_of_a_native_denial_names_the_call_and_the_sender(sender: dict[str, Any], want: str) -> None:
+    call = {"mcp_method": "tools/call", "mcp_name": "[wipe]", "details": "rbac_access_denied_matched_policy[known]"}
+    record = RECORD | call | sender | {"status": 403, "policies": "shop/a"}
+    said = f"{want}: no rule of shop/a grants the request 3ms"
+    assert plain(JoinedRequest(record=record)) == f"10:20:30 403 POST h:1/mcp tools/call [wipe]: {said}"
+
+
+def test_a_native_denial_without_a_valid_identity_names_no_sender() -> None:
+    details = {"details": "rbac_access_denied_matched_policy[none]", "issuer": "https://idp", "subject": "ann"}
+    assert ": denied by Envoy: no rule grants the request, which has no valid identity 3ms" in plain(
+        JoinedRequest(record=RECORD | details | {"status": 401})
+    )
+
+
 def plain(joined: JoinedRequest) -> str:
     return "".join(Text.from_markup(each).plain for each in request_line(joined, NOW))
 

@@ -91,8 +91,8 @@ CASES = {
     ),
     "only who may not": of(
         rule(OIDC, cel('identity.a != "x"')),
-        "spec.rules[0].authorization[0].cel CELNegationOnly",
         "spec.rules[0].authorization[0].cel CELUnguardedField",
+        "spec.rules[0].authorization[0].cel CELNegationOnly",
     ),
     "no audiences": of(rule(oidc("[]")), "spec.rules[0].source.oidc.audiences AudiencesMissing"),
     "no rules": of("[]", "spec.rules GrantsNothing"),
@@ -206,3 +206,15 @@ def test_the_page_about_decisions_explains_every_reason() -> None:
 def test_a_folder_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     result = invoke(str(tmp_path / "nowhere"))
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+
+
+def test_a_problem_of_an_expression_has_its_line_and_column_in_the_file(tmp_path: Path) -> None:
+    folded = "\n    - type: CEL\n      cel: >-\n        request.method == 'GET'\n        && request.verb == 'x'"
+    written = f"{BACKEND}\n---\n{policy('PLACE')}".replace(
+        "PLACE", f"\n  - source: {SPIFFE}\n    authorization:{folded}"
+    )
+    (tmp_path / "policy.yaml").write_text(written, encoding="utf-8")
+    line = 1 + written[: written.index("&& request.verb")].count("\n")
+    for command in ("lint", "validate"):
+        said = CliRunner().invoke(build_app(), [command, str(tmp_path)]).output
+        assert f"policy.yaml:{line}:19: error: request has no member verb." in " ".join(said.split()), said

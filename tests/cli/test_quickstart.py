@@ -17,6 +17,7 @@ from tests.support.ports import free_port
 from authplane.runtime.child_processes import Line, Stream, run_process
 
 AUTHPLANE = Path(sys.executable).parent / "authplane"
+DENIED = 'Access denied. No rule grants tools/call "delete_note" to this caller.'
 PORTS = (8080, 8443, 8090, 8091, 9080, 9443, 9082, 9445)
 
 
@@ -120,7 +121,7 @@ async def test_every_line_that_it_prints_does_what_it_says(tmp_path: Path) -> No
                 continue
             said = await shell("bash", "-c", f"{token}\n{line}")
             assert f"HTTP/2 {answer[:3]}" in said, (line, answer, said)
-        await quickstart.says("denied by Envoy: no rule of default/tools grants the request ")
+        await quickstart.says("tools/call delete_note: denied to https://127.0.0.1:")
         await quickstart.says("allowed by Envoy with default/tools/janitor/0:CEL")
         assert await quickstart.requests(7), [line.text for line in quickstart.lines]
         rows = json.loads(await shell(str(AUTHPLANE), "doctor", str(quickstart.state / "quickstart"), "-o", "json"))
@@ -128,7 +129,7 @@ async def test_every_line_that_it_prints_does_what_it_says(tmp_path: Path) -> No
         assert [row["probe"] for row in rows if row["outcome"] != "ok"] == ["protection"], rows
         assert ("policy-server", "authplane run") in [(row["probe"], row["subject"]) for row in rows]
         said = await shell("bash", "-c", quickstart.program())
-        assert said.splitlines() == ["add: 3.0", "delete_note: Access denied."]
+        assert said.splitlines() == ["add: 3.0", f"delete_note: {DENIED}"]
         logged = [line.text for line in quickstart.lines if line.stream is Stream.STDERR]
         assert [re.sub(r"^\d\d:\d\d:\d\d (.*), keys .*", r"\1", line) for line in logged] == [
             f"fetched issuer keys: issuer https://127.0.0.1:{quickstart.ports[9445]}"

@@ -115,7 +115,7 @@ async def test_decisions_of_envoy_and_of_the_policy_server_stand_in_one_table(tm
         await it.says("/shop: allowed by Envoy with default/shop/work/0:InlineTools")
         await it.says("/shop tools/call read: granted to spiffe://")
         await it.says("/shop tools/call wipe: denied to spiffe://")
-        await it.says("/shop: denied by Envoy: no rule of default/shop grants the request")
+        await it.says("/shop tools/call add: denied by Envoy: no rule of default/shop grants the request")
         await it.says("/shop: rejected by Envoy before it evaluated policies: the body is too large")
         assert await it.decisions() == {
             "decisions": [
@@ -141,7 +141,9 @@ async def test_rules_of_several_policies_are_each_named(tmp_path: Path) -> None:
             assert (await it.site.call(http, "wipe")).status_code == 403
         granted = "default/one.v1/work/0:InlineTools and default/two/work/0:InlineTools"
         await it.says(f"/shop: allowed by Envoy with {granted}")
-        await it.says("/shop: denied by Envoy: no rule of default/one.v1 or default/two grants the request")
+        await it.says(
+            f"/shop tools/call wipe: denied to {AGENT} by Envoy: no rule of default/one.v1 or default/two grants"
+        )
         told = await it.decisions()
         assert told["decisions"] == [
             row("", "", "Envoy", policy="", denied=1),

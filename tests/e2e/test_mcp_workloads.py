@@ -25,6 +25,7 @@ pytestmark = pytest.mark.real
 CALL_OUT = "  placement: CallOut"
 """Settings with which the policy server decides everything: these tests are about it."""
 OTHER = "spiffe://cluster.local/ns/default/sa/other"
+DENIED = 'Access denied. No rule grants tools/call "add" to this caller.'
 STRANGER = "spiffe://elsewhere.example/agent"
 
 
@@ -64,7 +65,7 @@ async def test_a_workload_does_what_it_may_and_nothing_else(tmp_path: Path, old:
             denied = await it.call(http, "add")
             assert (denied.status_code, split_body(denied.json())[0]) == (
                 403,
-                {"jsonrpc": "2.0", "id": "x-7", "error": {"code": -32003, "message": "Access denied."}},
+                {"jsonrpc": "2.0", "id": "x-7", "error": {"code": -32003, "message": DENIED}},
             )
         # Without a certificate there is nobody, whatever a client says of itself.
         async with it.http_client() as http:

@@ -15,6 +15,7 @@ from tests.support.mcp.mcp_checks import AGENT
 
 pytestmark = pytest.mark.real
 
+DENIED = 'Access denied. No rule grants tools/call "wipe" to this caller.'
 OTHER = "spiffe://cluster.local/ns/default/sa/other"
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -58,7 +59,7 @@ async def test_what_a_native_rule_says_needs_no_policy_server(tmp_path: Path, en
             denied = await it.call(http, "wipe")
         assert (denied.status_code, split_body(denied.json())[0]) == (
             403,
-            {"jsonrpc": "2.0", "id": "x-7", "error": {"code": -32003, "message": "Access denied."}},
+            {"jsonrpc": "2.0", "id": "x-7", "error": {"code": -32003, "message": DENIED}},
         )
         assert await call(it, "add", OTHER) == 403
         async with it.http_client() as http:

@@ -21,7 +21,7 @@ JANITOR = """
   - source: {type: SPIFFE, spiffe: "spiffe://cluster.local/janitor"}
     authorization: [{type: InlineTools, tools: [add]}]
 """
-DENIED = {"code": -32003, "message": "Access denied."}
+DENIED = {"code": -32003, "message": 'Access denied. No rule grants tools/call "add" to this caller.'}
 UNPROTECTED = {"code": -32003, "message": "Access denied. No policy protects this server."}
 
 

@@ -31,6 +31,7 @@ KNOWN = {
     "envoy.extensions.filters.http.router.v3.Router",
     "envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector",
     "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+    "envoy.extensions.formatter.cel.v3.Cel",
     "envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
     "envoy.extensions.rbac.principals.mtls_authenticated.v3.Config",
     "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",

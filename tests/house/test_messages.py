@@ -100,7 +100,6 @@ PASSES_ON: Final[dict[str, str]] = {
     "policy/compile/compile_policies.py:_refusal": "Stands.crowd() ends each with a remedy",
     "policy/compile/compile_policies.py:_settle": "the message of a problem, which is checked where it is built",
     "policy/compile/compile_policies.py:_standing": "the message of a problem, which is checked where it is built",
-    "policy/compile/rule_entries.py:_expression": "the words of a CEL problem, which is checked where it is built",
     "policy/rules/backend_tls.py:find": "_close() ends each with a remedy",
     "runtime/envoy_process.py:ready": "the last lines of Envoy follow, which say what is wrong",
     "cel/check/engine.py:_parse_problems": "_reworded() ends each with a remedy",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from authplane.core.values import dataclass
 
@@ -22,6 +22,13 @@ class Severity(StrEnum):
     """The document is used; its author should know."""
 
 
+class Inside(NamedTuple):
+    """A character of an expression, by line and column, both from 1."""
+
+    line: int
+    column: int
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing wrong with one field."""
@@ -30,10 +37,20 @@ class Problem:
     reason: str
     message: str
     severity: Severity = Severity.ERROR
+    inside: Inside | None = None
+    """Where the problem is in the text of the field, if that is an expression."""
 
     def __str__(self) -> str:
         where = dotted(self.path)
-        return f"{where}: {self.message} [{self.reason}]" if where else f"{self.message} [{self.reason}]"
+        return f"{where}: {self.words} [{self.reason}]" if where else f"{self.words} [{self.reason}]"
+
+    @property
+    def words(self) -> str:
+        """The message with the position in the expression, for readers that see no file."""
+        if self.inside is None:
+            return self.message
+        line = f"line {self.inside.line}, " if self.inside.line > 1 else ""
+        return f"At {line}column {self.inside.column} of the expression: {self.message}"
 
 
 class Problems:
@@ -48,19 +65,19 @@ class Problems:
         """Report problems inside the block under these field names or list indexes."""
         return _Steps(self._path, steps)
 
-    def add(self, reason: str, message: str) -> None:
+    def add(self, reason: str, message: str, inside: Inside | None = None) -> None:
         """Record an error at the current path."""
         self._error_count += 1
         if self._error_count < MOST:
-            self._found.append(Problem(tuple(self._path), reason, printable(message)))
+            self._found.append(Problem(tuple(self._path), reason, printable(message), inside=inside))
         elif self._error_count == MOST:
             self._found.append(
                 Problem((), "TooMany", f"Only the first {MOST - 1} errors are listed. Correct these first.")
             )
 
-    def warn(self, reason: str, message: str) -> None:
+    def warn(self, reason: str, message: str, inside: Inside | None = None) -> None:
         """Record a warning at the current path."""
-        self._found.append(Problem(tuple(self._path), reason, printable(message), Severity.WARNING))
+        self._found.append(Problem(tuple(self._path), reason, printable(message), Severity.WARNING, inside))
 
     def extend(self, found: Iterable[Problem]) -> None:
         """Take over problems that have their paths already, each once."""

@@ -5,6 +5,7 @@ import binascii
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from authplane.core.problems import Path, Problem
@@ -49,7 +50,8 @@ class Text:
 
     def finding(self, problem: Problem) -> Finding:
         """Add the place to a problem."""
-        return Finding(self.place(problem.path), None, problem)
+        said = replace(problem, message=problem.words, inside=None) if problem.inside is not None else problem
+        return Finding(self.place(problem.path), None, said)
 
 
 def parse_text(file: str, content: bytes, *, binary: str = "") -> Text:

@@ -1,18 +1,18 @@
 """One generation of everything that was read."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from authplane.core.names import Ref
-from authplane.core.problems import Path
+from authplane.core.problems import Inside, Path, Problem
 from authplane.core.values import dataclass
 from authplane.resources.document_chunks import Chunk, Doc
 from authplane.resources.document_keys import key_of
 from authplane.resources.documents import Finding, Place, Resources
 from authplane.resources.file_documents import NO_SOURCE, Source
-from authplane.resources.yaml.locate import locate
+from authplane.resources.yaml.locate import locate, locate_inside
 from authplane.resources.yaml.nodes import Node, parse_nodes
 
 _NOTHING: Final = Resources()
@@ -45,8 +45,13 @@ class Origins:
     _roots: dict[Chunk, Node | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The documents that were parsed last, since a document with many problems is searched once for each."""
 
-    def places(self, key: Ref, path: Path, more: Iterable[str] = ()) -> Iterator[tuple[Place, Ref]]:
-        """Return the place of the field in each document that declares the resource now, in ``more`` files as well."""
+    def places(
+        self, key: Ref, path: Path, more: Iterable[str] = (), inside: Inside | None = None
+    ) -> Iterator[tuple[Place, Ref]]:
+        """Return the place of the field in each document that declares the resource now, in ``more`` files as well.
+
+        With ``inside``, documents in which that character cannot be found are left out.
+        """
         claims: dict[str, list[Claim]] = {file: [] for file in more}
         for claim in self.claims.get(key, ()):
             claims.setdefault(claim.file, []).append(claim)
@@ -55,18 +60,21 @@ class Origins:
             chunks = {claim.chunk for claim in known if claim.chunk in source.starts}
             docs = [(chunk, doc) for chunk in chunks or source.starts for doc in chunk.docs if key_of(doc.ref) == key]
             for chunk, doc in docs:
-                line, column = self._locate(chunk, (*doc.root, *path))
-                for before in source.starts[chunk]:
-                    yield Place(file, before + line, column), doc.ref
-            if known and not docs:
+                found = self._locate(chunk, (*doc.root, *path), inside)
+                if found is not None:
+                    line, column = found
+                    yield from ((Place(file, before + line, column), doc.ref) for before in source.starts[chunk])
+            if known and not docs and inside is None:
                 yield Place(file, 0, 0), known[0].doc.ref
 
-    def _locate(self, chunk: Chunk, path: Path) -> tuple[int, int]:
+    def _locate(self, chunk: Chunk, path: Path, inside: Inside | None) -> tuple[int, int] | None:
         if chunk not in self._roots:
             if len(self._roots) >= _MOST_ROOTS:
                 self._roots.clear()
             self._roots[chunk] = parse_nodes(chunk.text).root
         root = self._roots[chunk]
+        if inside is not None:
+            return None if root is None else locate_inside(chunk.text, root, path, inside)
         return locate(root, path) if root is not None else (1, 1)
 
 
@@ -87,6 +95,19 @@ class Loaded:
 
     def place(self, ref: Ref, path: Path = ()) -> Place:
         """Return the place of a field, or of the nearest parent that exists."""
-        key = key_of(ref)
-        places = sorted(self.origins.places(key, path), key=lambda found: (found[1] != ref, found[0]))
-        return places[0][0] if places else Place("", 0, 0)
+        return self._first(ref, path) or Place("", 0, 0)
+
+    def finding(self, ref: Ref, problem: Problem) -> Finding:
+        """Add the place of a problem: that of the field, or of the character in its expression.
+
+        If the file writes the expression in a way that hides the character, the message says where it is.
+        """
+        if problem.inside is None:
+            return Finding(self.place(ref, problem.path), ref, problem)
+        exact = self._first(ref, problem.path, problem.inside)
+        said = replace(problem, message=problem.words if exact is None else problem.message, inside=None)
+        return Finding(exact or self.place(ref, problem.path), ref, said)
+
+    def _first(self, ref: Ref, path: Path, inside: Inside | None = None) -> Place | None:
+        found = self.origins.places(key_of(ref), path, inside=inside)
+        return min(found, key=lambda each: (each[1] != ref, each[0]), default=(None, ref))[0]

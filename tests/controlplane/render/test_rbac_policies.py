@@ -67,6 +67,7 @@ def test_the_token_of_an_issuer_is_looked_for_once() -> None:
     assert token is not None
     rules = render_front([token]).rbac.shadow_rules
     [name] = rules.policies
-    assert name.startswith("token ")
+    # The access log shows the name.
+    assert name == token.issuer
     assert rules.policies[name].condition == render_condition(token.condition.tree)
     assert recognised(entry.sender).check == every((Metadata(FOUND, (Equals(name),)), entry.sender.condition.check))

@@ -173,23 +173,23 @@ WRONG = {
     ),
     "an expression that cannot be parsed": (
         rule(authorization="[{type: CEL, cel: '1 +'}]"),
-        "spec.rules[0].authorization[0].cel: 1:",
+        "spec.rules[0].authorization[0].cel: At column ",
     ),
     "an unknown variable": (
         rule(authorization="[{type: CEL, cel: 'foo.bar'}]"),
-        "spec.rules[0].authorization[0].cel: 1:4: ",
+        "spec.rules[0].authorization[0].cel: At column 4 of the expression: ",
     ),
     "the body": (
         rule(authorization="""[{type: CEL, cel: 'request.body["tool-name"] == "a"'}]"""),
-        "spec.rules[0].authorization[0].cel: 1:8: ",
+        "spec.rules[0].authorization[0].cel: At column 8 of the expression: ",
     ),
     "an expression that is no bool": (
         rule(authorization="[{type: CEL, cel: 'request.path'}]"),
-        "spec.rules[0].authorization[0].cel: 1:",
+        "spec.rules[0].authorization[0].cel: At column ",
     ),
     "an expression that costs too much": (
         rule(OIDC, "[{type: CEL, cel: 'identity.a.all(a, identity.a.all(b, identity.a.all(c, a + b == c)))'}]"),
-        "spec.rules[0].authorization[0].cel: 1:",
+        "spec.rules[0].authorization[0].cel: At column ",
     ),
     "two rules of a name": (
         f"[{{name: a, source: {SPIFFE}, authorization: {ADD}}}, {{name: a, source: {SPIFFE}, authorization: {ADD}}}]",
@@ -301,11 +301,11 @@ SOFT = {
     ),
     "negation only": (
         rule(authorization="""[{type: CEL, cel: '!(request.path == "/a")'}]"""),
-        "spec.rules[0].authorization[0].cel: 1:1: The expression only excludes values",
+        "spec.rules[0].authorization[0].cel: At column 1 of the expression: The expression only excludes values",
     ),
     "an upper-case header": (
         rule(authorization="""[{type: CEL, cel: '"X-Foo" in request.headers && request.headers["X-Foo"] == "a"'}]"""),
-        "spec.rules[0].authorization[0].cel: 1:",
+        "spec.rules[0].authorization[0].cel: At column ",
     ),
 }
 

@@ -51,10 +51,17 @@ def request_line(joined: JoinedRequest, now: datetime) -> tuple[str, str]:
         colour = "green" if status.startswith("2") else "yellow" if status.startswith("3") else "red"
         lead = f"[dim]{_ended(record)}[/] [{colour}]{status}[/] "
         end = f"[dim]{record.get('duration')}ms[/]"
-    what = [method, f"{host}{path}", *(() if verdict is None else (verdict.grounds.mcp_method, verdict.grounds.tool))]
+    what = [method, f"{host}{path}", *_message(record or {}, verdict)]
     said = _decision(verdict) if verdict is not None else _why(record or {})
     words = " ".join(escape(shown(word)) for word in what if word)
     return lead, f"{words}: {said}{_failure(record or {})} {end}{_id(joined)}"
+
+
+def _message(record: Mapping[str, Any], verdict: Verdict | None) -> tuple[str, str]:
+    """Return the MCP method and what it names; the access log has both for requests that Envoy denies natively."""
+    if verdict is not None:
+        return verdict.grounds.mcp_method, verdict.grounds.tool
+    return str(record.get("mcp_method") or ""), str(record.get("mcp_name") or "")
 
 
 def _ended(record: Mapping[str, Any]) -> str:
@@ -132,12 +139,22 @@ def _refused(record: Mapping[str, Any], details: str) -> str:
     if details.startswith("ext_authz"):
         return f"[red]denied[/] by the authorization service{_not_envoys(record)}"
     if details.startswith("rbac_access_denied"):
-        return f"[red]denied[/] by Envoy: {escape(_unmoved(record))}"
+        sender = _sender(record)
+        to = f" to {escape(shown(sender))}" if sender else ""
+        return f"[red]denied[/]{to} by Envoy: {escape(_unmoved(record))}"
     if details == "request_payload_too_large":
         return "[red]rejected[/] by Envoy before it evaluated policies: the body is too large"
     if details.startswith("jwt_authn_"):
         return f"[red]rejected[/] by Envoy before it evaluated policies: {escape(details)}"
     return ""
+
+
+def _sender(record: Mapping[str, Any]) -> str:
+    """Return the identity that a rule knows, as the policy server names it; empty if there is none."""
+    if record.get("status") == _UNAUTHENTICATED:
+        return ""
+    issuer, subject = (str(record.get(name) or "") for name in ("issuer", "subject"))
+    return f"{issuer}#{subject}" if issuer else str(record.get("spiffe_id") or "")
 
 
 def _granted(decided: object) -> str:

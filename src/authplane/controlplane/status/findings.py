@@ -15,7 +15,7 @@ from authplane.sources.document_versions import Loaded
 def build_findings(loaded: Loaded, built: Built, compiled: Compiled) -> tuple[Finding, ...]:
     """Return every problem, whichever pass found it."""
     located = [
-        Finding(loaded.place(ref, problem.path), ref, problem)
+        loaded.finding(ref, problem)
         for found in (built.problems, compiled.problems)
         for ref, problems in found.items()
         for problem in problems

@@ -190,7 +190,7 @@ class _Build:
         errors = [each for each in self.problems.get(ref, ()) if each.severity is Severity.ERROR]
         if resolved:
             return self._resolved_refs(ref)
-        words = "; ".join(f"{dotted(each.path)}: {each.message}" for each in errors)
+        words = "; ".join(f"{dotted(each.path)}: {each.words}" for each in errors)
         return _unless("ResolvedRefs", Fault(errors[0].reason, words))
 
     def _resolved_refs(self, ref: Ref) -> Condition:
@@ -199,7 +199,7 @@ class _Build:
         Conditions of the Gateway API have no list of warnings.
         """
         warnings = [each for each in self.problems.get(ref, ()) if each.reason == NO_ENDPOINTS]
-        words = "; ".join(f"{dotted(each.path)}: {each.message}" for each in warnings)
+        words = "; ".join(f"{dotted(each.path)}: {each.words}" for each in warnings)
         return Condition(type="ResolvedRefs", status="True", reason="ResolvedRefs", message=words)
 
     def _protected(self, ref: Ref) -> Condition:

@@ -45,7 +45,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 tls = ssl.create_default_context(cafile={ca!r})
 headers = {{"authorization": f"Bearer {{os.environ['TOKEN']}}"}}
-calls = {{"add": {{"a": 1, "b": 2}}, "delete_note": {{"name": "draft"}}}}
+calls = {{"add": {{"a": 1, "b": 2}}, "delete_note": {{"name": "welcome"}}}}
 
 async def main(url):
     async with (

@@ -14,7 +14,7 @@ from authplane.cel.calls.call_vocabulary import HEADERS, compile_call_expression
 from authplane.cel.check.expression_outcome import Failed
 from authplane.cel.explain.explain_expression import Hidden, Part, Shown, explain
 from authplane.cel.syntax.vocabulary import Vocabulary
-from authplane.core.problems import Path, Problem, Problems, Severity
+from authplane.core.problems import Inside, Path, Problem, Problems, Severity
 from authplane.core.values import dataclass
 from authplane.dataplane.filters.call_attributes import VOCABULARIES
 from authplane.dataplane.filters.calls import Call, Side
@@ -208,7 +208,7 @@ def _cel(data: bytes, vocabulary: Vocabulary, problems: Problems) -> "ToldExpres
         program = compile_call_expression(expression.cel_expr_string, vocabulary)
         if isinstance(program, tuple):
             for each in program:
-                problems.add(f"Expression{each.reason}", f"{each.line}:{each.column}: {each.message}")
+                problems.add(f"Expression{each.reason}", each.message, Inside(each.line, each.column))
             return None
         problems.warn(
             "ExpressionUnchecked", "Data planes do not read expressions as text. Set cel_expr_checked for production."

@@ -44,11 +44,7 @@ def lint_policies(enforced: Enforced) -> tuple[Finding, ...]:
     """Return the problems of policies and warnings about probably unintended grants, sorted by place."""
     loaded, compiled = enforced.loaded, enforced.compiled
     found = [finding for finding in loaded.findings if finding.ref is None or finding.ref.kind in KINDS]
-    found += [
-        Finding(loaded.place(ref, problem.path), ref, problem)
-        for ref, problems in compiled.problems.items()
-        for problem in problems
-    ]
+    found += [loaded.finding(ref, problem) for ref, problems in compiled.problems.items() for problem in problems]
     closed = compiled.policies.closed
     if closed:
         found.append(

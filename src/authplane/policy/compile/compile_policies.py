@@ -196,7 +196,7 @@ class PolicyCompiler:
         )
         problems = Problems()
         problems.extend(draft.problems)
-        policy = Unusable(ref=draft.ref, reason=problem.reason, message=problem.message)
+        policy = Unusable(ref=draft.ref, reason=problem.reason, message=problem.words)
         return _Excess(draft.aims, problems, policy, standing, draft.shadow)
 
 

@@ -9,7 +9,7 @@ from authplane.cel.check.expression_lint import Doubt, lint
 from authplane.cel.check.program import Program, compile_expression
 from authplane.cel.syntax.vocabulary import ACCESS_POLICY
 from authplane.core.names import Ref
-from authplane.core.problems import Problems
+from authplane.core.problems import Inside, Problems
 from authplane.core.values import dataclass
 from authplane.policy.check.answer_headers import fit_name
 from authplane.policy.compile.service_references import parse_external
@@ -171,13 +171,14 @@ def _expression(written: CelRule, reading: Reading, problems: Problems) -> tuple
         program = compile_expression(written.expression, ACCESS_POLICY)
         if not isinstance(program, Program):
             for problem in program:
-                problems.add("InvalidCEL", str(problem))
+                problems.add("InvalidCEL", problem.message, Inside(problem.line, problem.column))
             return ()
         refused = False
         for remark in lint(program):
             wider = reading.strict and remark.doubt in _WIDER
             refused = refused or wider
-            (problems.add if wider else problems.warn)(f"CEL{remark.doubt}", str(remark))
+            where = Inside(remark.line, remark.column)
+            (problems.add if wider else problems.warn)(f"CEL{remark.doubt}", remark.message, where)
     return () if refused else (Expression(program=program, message=written.message),)
 
 

@@ -11,7 +11,7 @@ from authplane.policy.check.decision_id import decision_id
 from authplane.policy.check.request import Request
 from authplane.policy.decide.match_rules import Miss
 from authplane.policy.decide.request_case import Case
-from authplane.policy.decide.token_faults import listed
+from authplane.policy.decide.token_faults import cut, listed
 from authplane.policy.identity.tokens.token_outcome import Refused
 from authplane.policy.mcp.challenge import BadToken, Challenge, NoToken
 from authplane.policy.mcp.mcp_answers import (
@@ -19,6 +19,7 @@ from authplane.policy.mcp.mcp_answers import (
     AUTHENTICATION_REQUIRED,
     DenialFormat,
     McpAnswer,
+    not_granted,
     render_denial,
     render_insufficient_scope,
     render_refusal,
@@ -157,8 +158,8 @@ def _not_granted(call: McpCall | None, case: Case) -> str:
     method = "" if call is None else method_of(call)
     if not method or case.settings.denial_format is DenialFormat.JSONRPC200:
         return ""
-    tool = f" {listed([call.name])}" if isinstance(call, ToolCall) else ""
-    return f"{ACCESS_DENIED} No rule grants {listed([method])[1:-1]}{tool} to this caller."
+    tool = cut(call.name) if isinstance(call, ToolCall) else ""
+    return not_granted(cut(method), tool)
 
 
 def _text(message: str, decision: str) -> str:

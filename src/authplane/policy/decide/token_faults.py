@@ -19,8 +19,8 @@ from authplane.policy.rules.rule_model import Oidc
 
 NOT_VALID: Final = "The token is not valid. Get a new token."
 
-_LONGEST: Final = 128
-"""Characters that are shown of one issuer or audience."""
+LONGEST_SHOWN: Final = 128
+"""Characters that are shown of one issuer, audience, method or tool."""
 _MOST: Final = 4
 """Issuers or audiences that are listed."""
 
@@ -45,7 +45,12 @@ def token_fault(miss: Miss, token: Token, sources: Iterable[Oidc]) -> str:
 
 def listed(values: Iterable[str]) -> str:
     """Quote a few values, each cut and escaped."""
-    return name_some([f'"{shorten(printable(each), _LONGEST)}"' for each in values], _MOST)
+    return name_some([f'"{cut(each)}"' for each in values], _MOST)
+
+
+def cut(value: str) -> str:
+    """Return a value as a client may see it: escaped, and not too long."""
+    return shorten(printable(value), LONGEST_SHOWN)
 
 
 def _refused(token: Refused, sources: Iterable[Oidc]) -> str:

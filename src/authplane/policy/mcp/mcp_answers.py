@@ -132,6 +132,12 @@ def render_data(decision_id: str, data: str = "") -> str:
     return f"{data.removesuffix('}')},{named}}}" if data else f"{{{named}}}"
 
 
+def not_granted(method: str, tool: str) -> str:
+    """Say what no rule grants, in the client's own words; ``tool`` is empty for other methods than ``tools/call``."""
+    about = f' "{tool}"' if tool else ""
+    return f"{ACCESS_DENIED} No rule grants {method}{about} to this caller."
+
+
 def scope_message(scopes: tuple[str, ...]) -> str:
     """Say which scopes a token needs."""
     return f'Insufficient scope. Get a token with the scope "{" ".join(scopes)}".'

@@ -220,10 +220,6 @@ async def _follow(kept: KeptPolicies, folder: Folder, reloads: ReloadMetrics, *,
 
 
 def _findings(compiled: Compiled, loaded: Loaded) -> frozenset[Finding]:
-    made = (
-        Finding(loaded.place(ref, problem.path), ref, problem)
-        for ref, problems in compiled.problems.items()
-        for problem in problems
-    )
+    made = (loaded.finding(ref, problem) for ref, problems in compiled.problems.items() for problem in problems)
     read = (each for each in loaded.findings if each.ref is None or each.ref.kind in _RELEVANT)
     return frozenset((*read, *made))

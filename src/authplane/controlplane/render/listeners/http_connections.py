@@ -5,23 +5,18 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Final
 
-from envoy.config.accesslog.v3 import accesslog_pb2
-from envoy.config.core.v3 import protocol_pb2, substitution_format_string_pb2
+from envoy.config.core.v3 import protocol_pb2
 from envoy.config.listener.v3 import listener_components_pb2
-from envoy.extensions.access_loggers.stream.v3 import stream_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
-from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
 from authplane.controlplane.graph.model.graph_model import ConnectionSettings
 from authplane.controlplane.graph.model.port_model import Forwarded
 from authplane.controlplane.render.envoy_pieces import FROM_ADS, duration, limit, pack
+from authplane.controlplane.render.listeners.access_logs import NativeFields, access_logs, native_fields
 from authplane.controlplane.render.listeners.filter_chain import Chain, http_filters, table_name
-from authplane.controlplane.render.native.denial_replies import ROUTE as METADATA
 from authplane.controlplane.render.native.denial_replies import local_replies, mcp_refusals
 from authplane.controlplane.render.native.native_filters import Natives
-from authplane.controlplane.render.native.rbac_policies import DECIDED_BY, FOUND, slot_prefix
-from authplane.controlplane.render.native.request_classification import RBAC_METADATA
 from authplane.core.timeouts import After, UseDefault
 
 _LONGEST_REQUEST: Final = After(timedelta(seconds=60))
@@ -30,24 +25,6 @@ _LONGEST_CONNECTION: Final = timedelta(hours=1)
 _LARGEST_HEADERS: Final = 32
 """In KiB: expressions read no larger ones."""
 _HCM: Final = hcm_pb2.HttpConnectionManager
-ACCESS_LOG: Final = {
-    "time": "%START_TIME%",
-    "method": "%REQ(:METHOD)%",
-    "host": "%REQ(:AUTHORITY)%",
-    "path": "%PATH(NQ)%",
-    "status": "%RESPONSE_CODE%",
-    "details": "%RESPONSE_CODE_DETAILS%",
-    "authorization": f"%METADATA(ROUTE:{METADATA}:authorization)%",
-    "route": "%ROUTE_NAME%",
-    "duration": "%DURATION%",
-    "request_id": "%REQ(X-REQUEST-ID)%",
-}
-"""A line of JSON for each request. The query is left out: tokens travel there.
-
-Every field costs a large gateway dear: Envoy compares all filter chains whenever the listener changes (decision 0009).
-"""
-
-_POLICIES: Final = f"%METADATA(ROUTE:{METADATA}:policies)%"
 
 
 def connection_manager(
@@ -59,8 +36,8 @@ def connection_manager(
         rds=hcm_pb2.Rds(config_source=FROM_ADS, route_config_name=table_name(routes, chain)),
         http_filters=http_filters(chain),
     )
-    slots = None if chain.natives is None else chain.natives.slots
-    manager.MergeFrom(_common_settings(_with_limit(connections, chain), slots))
+    logged = None if chain.natives is None else native_fields(chain.natives)
+    manager.MergeFrom(_common_settings(_with_limit(connections, chain), logged))
     if chain.natives is not None:
         _decide_natively(manager, chain.natives)
     if chain.mcp:
@@ -107,15 +84,12 @@ def _forwarded(forwarded: Forwarded) -> hcm_pb2.HttpConnectionManager.SetCurrent
 
 # Each host behind TLS has them: 98 µs to render, 0.9 µs to find here. They depend on the settings of the gateway alone.
 @lru_cache(maxsize=32)
-def _common_settings(connections: ConnectionSettings, slots: int | None) -> hcm_pb2.HttpConnectionManager:
-    """Return what all connection managers have in common.
-
-    ``slots`` is how many policies of one target Envoy looks at by itself, if it does that one by one; None is nothing.
-    """
+def _common_settings(connections: ConnectionSettings, logged: NativeFields | None) -> hcm_pb2.HttpConnectionManager:
+    """Return what all connection managers have in common; ``logged`` is None where Envoy decides nothing natively."""
     idle, longest = limit(connections.connection_idle), connections.max_connection_duration
     return _HCM(
         codec_type=_HCM.CodecType.AUTO,
-        access_log=[_access_log(slots)],
+        access_log=access_logs(logged),
         use_remote_address=BoolValue(value=True),
         xff_num_trusted_hops=connections.trusted_hops,
         # What a route matched must be what the origin reads.
@@ -139,17 +113,3 @@ def _common_settings(connections: ConnectionSettings, slots: int | None) -> hcm_
             initial_connection_window_size=UInt32Value(value=1024 * 1024),
         ),
     )
-
-
-def _access_log(slots: int | None) -> accesslog_pb2.AccessLog:
-    """Render the log; where Envoy decides by itself, it says by which policies, and which rule it was."""
-    fields = Struct(fields={name: Value(string_value=text) for name, text in ACCESS_LOG.items()})
-    if slots is not None:
-        found = [DECIDED_BY, *(f"{slot_prefix(number)}{FOUND}" for number in range(slots))]
-        decided = {each: Value(string_value=f"%DYNAMIC_METADATA({RBAC_METADATA}:{each})%") for each in found}
-        fields.fields["policies"].string_value = _POLICIES
-        fields.fields["decided"].struct_value.CopyFrom(Struct(fields=decided))
-    log = stream_pb2.StdoutAccessLog(
-        log_format=substitution_format_string_pb2.SubstitutionFormatString(json_format=fields)
-    )
-    return accesslog_pb2.AccessLog(name="envoy.access_loggers.stdout", typed_config=pack(log))

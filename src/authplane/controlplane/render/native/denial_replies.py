@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, assert_never
 
 from envoy.config.accesslog.v3 import accesslog_pb2
 from envoy.config.core.v3 import base_pb2, substitution_format_string_pb2
@@ -11,9 +11,10 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.wrappers_pb2 import UInt32Value
 
-from authplane.cel.envoy.envoy_attributes import ID, MESSAGE
+from authplane.cel.envoy.envoy_attributes import ID, MESSAGE, METHOD, SUBJECT, TOOLS_CALL
 from authplane.controlplane.render.envoy_pieces import pack
 from authplane.controlplane.render.native.rbac_policies import REFUSED
+from authplane.policy.decide.token_faults import LONGEST_SHOWN
 from authplane.policy.mcp.challenge import BadToken, Cause, Challenge, NoToken, render_challenge
 from authplane.policy.mcp.mcp_answers import (
     ACCESS_DENIED,
@@ -26,6 +27,7 @@ from authplane.policy.mcp.mcp_answers import (
     UPSTREAM_FORBIDDEN,
     UPSTREAM_MESSAGE,
     DenialFormat,
+    not_granted,
     refusal_message,
 )
 from authplane.policy.mcp.mcp_refusal import INVALID_REQUEST, Fault
@@ -43,10 +45,6 @@ _ASKS: Final = (
     f'!response.code_details.contains("[{REFUSED}]")',
 )
 _TRIED: Final = 'request.headers["authorization"].startsWith("Bearer")'
-_FORBIDDEN: Final = {
-    DenialFormat.HTTP403: (403, FORBIDDEN, ACCESS_DENIED),
-    DenialFormat.JSONRPC200: (200, UPSTREAM_FORBIDDEN, UPSTREAM_MESSAGE),
-}
 _DECISION: Final = "%REQ(X-REQUEST-ID)%"
 """The id of the decision, as the decision log and the access log have it.
 
@@ -64,6 +62,7 @@ _PLACE, _KEY = MESSAGE
 _READ: Final = f'"{_PLACE}" in metadata.filter_metadata'
 _ANSWERED: Final = (_READ, f'"id" in metadata.filter_metadata["{_PLACE}"].{_KEY}')
 """The message has an id, so its sender waits for an answer."""
+_CALLS_TOOL: Final = f'metadata.filter_metadata["{_PLACE}"].{_KEY}.method == "{TOOLS_CALL}"'
 _Mapper = hcm_pb2.ResponseMapper
 _Format = substitution_format_string_pb2.SubstitutionFormatString
 MCP_ROUTE: Final = {"protocol": "mcp"}
@@ -87,15 +86,28 @@ def challenge_fields(scheme: str, realm: str, resource: str, scopes: tuple[str, 
 def local_replies(denial_format: DenialFormat, *, tokens: bool) -> hcm_pb2.LocalReplyConfig:
     """Render what takes the place of Envoy's own words; with ``tokens`` some are told where to get one."""
     challenges = _challenges() if tokens else ()
-    status, code, message = _FORBIDDEN[denial_format]
     return hcm_pb2.LocalReplyConfig(
         mappers=[
             *challenges,
-            _mapper(_ANSWERED, status, _error(code, message)),
+            *_forbidden(denial_format),
             _mapper((_READ,), 403, ""),
             _mapper((), 403, f"{ACCESS_DENIED} (decision id {_DECISION})\n", _TEXT),
         ]
     )
+
+
+def _forbidden(denial_format: DenialFormat) -> Iterator[_Mapper]:
+    """Render the reply to a sender that waits for an answer. It repeats the sender's own words, and nothing else."""
+    match denial_format:
+        case DenialFormat.HTTP403:
+            # The reader writes only methods and names of printable ASCII, without quotation marks and backslashes.
+            method, tool = (f"%DYNAMIC_METADATA({':'.join(each)}):{LONGEST_SHOWN}%" for each in (METHOD, SUBJECT))
+            yield _mapper((*_ANSWERED, _CALLS_TOOL), 403, _error(FORBIDDEN, not_granted(method, tool)))
+            yield _mapper(_ANSWERED, 403, _error(FORBIDDEN, not_granted(method, "")))
+        case DenialFormat.JSONRPC200:
+            yield _mapper(_ANSWERED, 200, _error(UPSTREAM_FORBIDDEN, UPSTREAM_MESSAGE))
+        case _:
+            assert_never(denial_format)
 
 
 def mcp_refusals(*, reads_mcp: bool) -> Iterator[_Mapper]:

@@ -5,7 +5,6 @@ fails, it records nothing, and no rule for senders with tokens grants anything.
 """
 
 from collections.abc import Iterable
-from hashlib import sha256
 from typing import Final
 
 from envoy.config.rbac.v3 import rbac_pb2 as pb
@@ -18,15 +17,16 @@ from authplane.policy.placement.placement_model import Sender, Token
 
 RBAC_METADATA: Final = "envoy.filters.http.rbac"
 _PREFIX: Final = "front_"
-_FOUND: Final = (RBAC_METADATA, f"{_PREFIX}shadow_effective_policy_id")
+VALID_TOKEN: Final = f"{_PREFIX}shadow_effective_policy_id"
+"""The metadata key of the issuer whose token is valid. No filter takes this key for that of a policy's rule."""
 
 
 def render_front(tokens: Iterable[Token]) -> filter_pb2.RBACPerRoute:
     """Render what is looked for: good tokens of these issuers."""
     rules = pb.RBAC(action=pb.RBAC.Action.ALLOW)
     for each in tokens:
-        rules.policies[_named(each)].CopyFrom(render_policy(each.condition))
-        rules.policies[_named(each)].principals.append(pb.Principal(any=True))
+        rules.policies[each.issuer].CopyFrom(render_policy(each.condition))
+        rules.policies[each.issuer].principals.append(pb.Principal(any=True))
     return filter_pb2.RBACPerRoute(rbac=filter_pb2.RBAC(shadow_rules=rules, shadow_rules_stat_prefix=_PREFIX))
 
 
@@ -39,9 +39,5 @@ def recognised(sender: Sender) -> Condition:
     """Return the condition of a rule's senders, besides what its ids require."""
     if sender.token is None:
         return sender.condition
-    return Condition(check=Metadata(_FOUND, (Equals(_named(sender.token)),))).and_then(sender.condition)
-
-
-def _named(token: Token) -> str:
-    """Name what is found without a slash, which only the names of entries have."""
-    return f"token {sha256(token.issuer.encode()).hexdigest()[:32]}"
+    valid = Metadata((RBAC_METADATA, VALID_TOKEN), (Equals(sender.token.issuer),))
+    return Condition(check=valid).and_then(sender.condition)
