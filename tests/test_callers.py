@@ -24,7 +24,6 @@ LATER: Final[Mapping[str, frozenset[str]]] = {
     "authplane.controlplane.status.access_policy_status": frozenset({"Merged", "merge_ancestors"}),
     "authplane.controlplane.status.status_json": frozenset({"merged_status", "needs_write"}),
     # The sources and writers of a cluster are their callers.
-    "authplane.runtime.kubernetes.api_client": frozenset({"ApiClient", "ApiError", "ApiStatusError"}),
     "authplane.sources.kubernetes.api_kinds": frozenset({"SELECTED", "UNUSABLE_SECRETS", "api_kinds"}),
     "authplane.sources.runtime.follow_kind": frozenset({"follow_kind"}),
     "authplane.runtime.kubernetes.kubeconfig": frozenset({"find_login"}),

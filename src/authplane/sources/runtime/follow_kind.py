@@ -68,7 +68,7 @@ async def _watch(reflector: Reflector, client: ApiClient, step: OpenWatch, take:
 
 def _refused(reflector: Reflector, response: ApiResponse) -> Changes:
     later = response.headers.get("retry-after", "")
-    wait = float(later) if later.isdecimal() and len(later) < 4 else 0.0  # noqa: PLR2004 (a longer one is a mistake)
+    wait = float(later) if later.isdecimal() and len(later) < 4 else 0.0
     return reflector.refused(response.status, response.body, asyncio.get_running_loop().time(), _draw(), wait=wait)
 
 
