@@ -19,10 +19,6 @@ CALLERS: Final = ("src", "bench", "examples", "tools")
 PUBLIC: Final = "authplane.grpc"
 
 LATER: Final[Mapping[str, frozenset[str]]] = {
-    # The contract asks for these (ES-32, R70 to R75): what to write where statuses are stored is decided, and tested,
-    # before there is a source whose statuses are stored.
-    "authplane.controlplane.status.access_policy_status": frozenset({"Merged", "merge_ancestors"}),
-    "authplane.controlplane.status.status_json": frozenset({"merged_status", "needs_write"}),
     # The sources and writers of a cluster are their callers.
     "authplane.sources.kubernetes.api_kinds": frozenset({"SELECTED", "UNUSABLE_SECRETS", "api_kinds"}),
     "authplane.sources.runtime.follow_kind": frozenset({"follow_kind"}),

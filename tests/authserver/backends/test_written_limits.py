@@ -31,7 +31,7 @@ LIMITS: Final[dict[str, dict[str, float]]] = {
     "cel.check.program": {"LARGEST_TEXT": 4096},
     "cel.check.regex_patterns": {"LONGEST": 256, "LARGEST": 2000},
     "cel.envoy.fitness": {"LARGEST_PATTERN": 100, "LARGEST_INTEGER": 9_007_199_254_740_992, "DEEPEST": 22},
-    "controlplane.status.access_policy_status": {"MOST_CONDITIONS": 8},
+    "controlplane.status.stored_entries": {"MOST_CONDITIONS": 8},
     "controlplane.status.enforced_condition": {"LONGEST_MESSAGE": 1024},
     "dataplane.filters.extauthz.authorize_call": {"MOST_BYTES": 524_288},
     "dataplane.filters.extauthz.service_config.service": {"LONGEST": 3000000000.0},

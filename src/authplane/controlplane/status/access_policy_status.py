@@ -1,17 +1,14 @@
 """The status of policies and of their targets, as Kubernetes stores it."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from authplane.core.names import Ref
 from authplane.core.problems import Problem
 from authplane.core.values import dataclass
 from authplane.policy.attached.attachments import Attachment
 from authplane.policy.compile.compile_policies import (
-    CONTROLLER,
-    MOST_ANCESTORS,
     STATUS_FULL,
     Compiled,
     PolicyStanding,
@@ -22,11 +19,6 @@ from authplane.policy.rules.rule_model import Unusable
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import Backend, XBackend
 from authplane.resources.mcp_places import McpHost, McpUrl, mcp_place
-
-MOST_CONDITIONS: Final = 8
-
-Key: TypeAlias = tuple[object, ...]
-"""The identity of an ancestor."""
 
 _LONGEST_MESSAGE: Final = 32_768
 _GATEWAY: Final = "gateway.networking.k8s.io"
@@ -49,16 +41,6 @@ class Ancestor:
 
     aim: PolicyTarget
     conditions: tuple[Condition, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merged:
-    """What to store, and what did not fit."""
-
-    ancestors: list[dict[str, Any]]
-    changed: bool
-    left_out: tuple[PolicyTarget, ...] = ()
-    """Targets whose entry would have been one too many: there the policy cannot be implemented, and denies."""
 
 
 _IN_SHADOW: Final = "The policy is in shadow mode and denies nothing. Correct the policy."
@@ -94,39 +76,6 @@ def build_ancestors(
         )
         for each in standing.targets
     )
-
-
-def merge_ancestors(
-    stored: Sequence[Mapping[str, Any]], ours: Sequence[Ancestor], *, generation: int, now: str
-) -> Merged:
-    """Put our entries among those of others, which stay as they are; our own that are stale go.
-
-    An entry is known by its ancestor and its controller. ``now`` is the time as Kubernetes writes it.
-    """
-    keys = {ancestor_key(ancestor_ref(each.aim)): each for each in ours}
-    wanted = {key: partial(_entry, each, generation=generation, now=now) for key, each in keys.items()}
-    merged, left_out = place_entries(stored, wanted)
-    return Merged(ancestors=merged, changed=merged != list(stored), left_out=tuple(keys[each].aim for each in left_out))
-
-
-def place_entries(
-    stored: Sequence[Any], ours: Mapping[Key, Callable[[Mapping[str, Any]], dict[str, Any]]]
-) -> tuple[list[Any], tuple[Key, ...]]:
-    """Put our entries among those of others, at most 16 in all; return them, and which of ours found no room.
-
-    What makes an entry is given the one that was stored of it, or nothing.
-    """
-    wanted, merged = dict(ours), list[Any]()
-    for entry in stored:
-        if not isinstance(entry, Mapping) or entry.get("controllerName") != CONTROLLER:
-            merged.append(entry)
-            continue
-        make = wanted.pop(ancestor_key(entry.get("ancestorRef") or {}), None)
-        if make is not None:
-            merged.append(make(entry))
-    room = max(0, MOST_ANCESTORS - len(merged))
-    merged += [make({}) for make in list(wanted.values())[:room]]
-    return merged, tuple(wanted)[room:]
 
 
 def build_target_conditions(
@@ -245,39 +194,3 @@ def ancestor_ref(aim: PolicyTarget) -> dict[str, str]:
     group = usual if aim.group is None or aim.group in GROUPS.get(aim.ref.kind, ()) else aim.group
     whole = {"group": group, "kind": aim.ref.kind, "namespace": aim.ref.namespace, "name": aim.ref.name}
     return whole | ({"sectionName": aim.section} if aim.section else {})
-
-
-def ancestor_key(reference: Mapping[str, Any]) -> Key:
-    """Return the identity of an ancestor, with the defaults of the Gateway API for missing fields."""
-    defaults = {"group": _GATEWAY, "kind": "Gateway"}
-    fields = ("group", "kind", "namespace", "name", "sectionName", "port")
-    return tuple(reference.get(field, defaults.get(field)) for field in fields)
-
-
-def _entry(ours: Ancestor, stored: Mapping[str, Any], *, generation: int, now: str) -> dict[str, Any]:
-    before = {each.get("type"): each for each in stored.get("conditions") or ()}
-    made = [_merged(each, before.pop(each.type, {}), generation, now) for each in ours.conditions]
-    others = [dict(each) for each in before.values() if each.get("type") not in _OURS]
-    return {
-        "ancestorRef": stored.get("ancestorRef") or ancestor_ref(ours.aim),
-        "controllerName": CONTROLLER,
-        "conditions": [*made, *others][:MOST_CONDITIONS],
-    }
-
-
-_OURS: Final = frozenset({"Accepted", "ResolvedRefs", "Programmed", "Enforced"})
-
-
-def _merged(ours: Condition, stored: Mapping[str, Any], generation: int, now: str) -> dict[str, Any]:
-    seen = stored.get("observedGeneration")
-    if isinstance(seen, int) and seen > generation:
-        return dict(stored)  # another controller has seen a newer policy than we have
-    unchanged = stored.get("status") == ours.status and "lastTransitionTime" in stored
-    return {
-        "type": ours.type,
-        "status": ours.status,
-        "reason": ours.reason,
-        "message": ours.message,
-        "observedGeneration": generation,
-        "lastTransitionTime": stored["lastTransitionTime"] if unchanged else now,
-    }

@@ -24,10 +24,6 @@ _KINDS: Final = {
 """The kinds that have a status, and their API versions."""
 _SENT: Final = frozenset({"ExtensionService", "HTTPProxy"})
 """The kinds that become something for proxies."""
-OUR_CONDITIONS: Final = frozenset(
-    {"Accepted", "PolicyServerReady", "Programmed", "Protected", "Ready", "ResolvedRefs", "UpToDate", "Valid"}
-)
-"""The types of all conditions here; others are not ours to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

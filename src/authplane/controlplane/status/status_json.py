@@ -6,10 +6,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from authplane.controlplane.status.access_policy_status import ancestor_key, place_entries
 from authplane.controlplane.status.gateway_status import CONTROLLER
 from authplane.controlplane.status.resource_status import (
-    OUR_CONDITIONS,
     AncestorStatus,
     Condition,
     ListenerStatus,
@@ -17,6 +15,7 @@ from authplane.controlplane.status.resource_status import (
     Status,
     SubCondition,
 )
+from authplane.controlplane.status.stored_entries import ANCESTORS, entry_key, place_entries
 from authplane.core.names import Ref
 from authplane.resources.catalogue import POLICIES, TLS_POLICY
 
@@ -50,15 +49,10 @@ class Transitions:
         if status.conditions or not (status.parents or status.ref.kind in _AIMED):
             body["conditions"] = self._conditions(status, "", status.conditions)
         if status.ref.kind == "HTTPProxy":
-            body |= _legacy(status.conditions[0])
+            body |= legacy_fields(status.conditions[0])
         if status.ref.kind == "Gateway":
             body["listeners"] = [
-                {
-                    "name": each.name,
-                    "supportedKinds": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}],
-                    "attachedRoutes": each.attached_routes,
-                    "conditions": self._conditions(status, _listener_part(each), each.conditions),
-                }
+                listener_fields(each) | {"conditions": self._conditions(status, _listener_part(each), each.conditions)}
                 for each in status.listeners
             ]
         if status.ref.kind == "HTTPRoute":
@@ -89,16 +83,15 @@ class Transitions:
 
     def _conditions(self, status: Status, part: str, conditions: Iterable[Condition]) -> list[dict[str, Any]]:
         return [
-            _condition_record(each, status.generation, self._since[status.ref, part, each.type][1])
+            condition_record(each, status.generation, self._since[status.ref, part, each.type][1])
             for each in conditions
         ]
 
 
 def _among_others(ours: list[dict[str, Any]], status: Status) -> list[Any]:
     """Return the entries of a policy among those of other controllers, which stay where and as they are."""
-    wanted = {ancestor_key(entry["ancestorRef"]): partial(_renewed, entry) for entry in ours}
-    placed, _ = place_entries([json.loads(each.text) for each in status.stored], wanted)
-    return placed
+    wanted = {entry_key(entry["ancestorRef"]): partial(_renewed, entry) for entry in ours}
+    return place_entries([json.loads(each.text) for each in status.stored], wanted, ANCESTORS)
 
 
 def _renewed(entry: dict[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,7 +99,7 @@ def _renewed(entry: dict[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]
     listed = stored.get("conditions")
     found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     before = {each.get("type"): each for each in found}
-    return entry | {"conditions": [_since(before.get(each["type"], {}), each) for each in entry["conditions"]]}
+    return entry | {"conditions": [with_known_time(before.get(each["type"], {}), each) for each in entry["conditions"]]}
 
 
 def _conditions(status: Status) -> Iterator[tuple[str, Condition]]:
@@ -136,7 +129,16 @@ def _ancestor_part(ancestor: AncestorStatus) -> str:
     return f"ancestor {ancestor.ref}"
 
 
-def _legacy(valid: Condition) -> dict[str, str]:
+def listener_fields(listener: ListenerStatus) -> dict[str, Any]:
+    """Return the status of a listener without its conditions."""
+    return {
+        "name": listener.name,
+        "supportedKinds": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}],
+        "attachedRoutes": listener.attached_routes,
+    }
+
+
+def legacy_fields(valid: Condition) -> dict[str, str]:
     """Return the two fields that HTTPProxy had before conditions; tools still read them."""
     if valid.status == "True":
         return {"currentStatus": "valid", "description": valid.message}
@@ -148,14 +150,20 @@ def _legacy(valid: Condition) -> dict[str, str]:
     return {"currentStatus": "invalid", "description": valid.message}
 
 
-def _condition_record(condition: Condition, generation: int, since: datetime) -> dict[str, Any]:
+def utc_text(time: datetime) -> str:
+    """Return a time as Kubernetes writes it."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def condition_record(condition: Condition, generation: int, since: datetime) -> dict[str, Any]:
+    """Return a condition as Kubernetes stores it."""
     record: dict[str, Any] = {
         "type": condition.type,
         "status": condition.status,
         "reason": condition.reason,
         "message": condition.message,
         "observedGeneration": generation,
-        "lastTransitionTime": since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastTransitionTime": utc_text(since),
     }
     if condition.errors:
         record["errors"] = [_sub_record(error) for error in condition.errors]
@@ -168,42 +176,7 @@ def _sub_record(sub: SubCondition) -> dict[str, str]:
     return {"type": sub.type, "status": "True", "reason": sub.reason, "message": sub.message}
 
 
-def needs_write(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
-    """Tell whether our status must replace a stored ``status``: it is not of a newer generation, and differs.
-
-    A status that differs only in the times of its transitions is left alone: writing it would cause an event, which
-    would be answered by writing it again.
-    """
-    seen = max((condition["observedGeneration"] for condition in ours.get("conditions", ())), default=0)
-    newer = any(
-        condition.get("observedGeneration", 0) > seen
-        for condition in stored.get("conditions") or ()
-        if condition["type"] in OUR_CONDITIONS
-    )
-    return not newer and _timeless(merged_status(stored, ours)) != _timeless(stored)
-
-
-def merged_status(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what to store: our fields and conditions; those of other controllers stay as they are."""
-    mine = {condition["type"]: condition for condition in ours.get("conditions", ())}
-    conditions = []
-    for old in stored.get("conditions") or ():
-        if old["type"] not in OUR_CONDITIONS:
-            conditions.append(old)
-        elif old["type"] in mine:
-            conditions.append(_since(old, mine.pop(old["type"])))
-    return {**stored, **ours, "conditions": [*conditions, *mine.values()]}
-
-
-def _timeless(status: Mapping[str, Any]) -> dict[str, Any]:
-    conditions = [
-        {field: value for field, value in condition.items() if field != "lastTransitionTime"}
-        for condition in status.get("conditions") or ()
-    ]
-    return {**status, "conditions": conditions}
-
-
-def _since(old: Mapping[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def with_known_time(old: Mapping[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Keep the time of the last transition where there was none."""
     if old.get("status") != new["status"] or "lastTransitionTime" not in old:
         return new
