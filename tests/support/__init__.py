@@ -18,6 +18,7 @@
 | ``grpc`` | gRPC servers, channels and control planes, ours and grpcio's |
 | ``envoy`` | the real Envoy, of both releases, in small arrangements |
 | ``gateways`` | whole gateways: control plane, authorization service, Envoy, a folder to edit |
+| ``statuses`` | statuses as an API server stores them, and what a patch makes of them |
 | ``kubernetes`` | a real API server and etcd; objects by HTTP; fixtures for all folders |
 | ``clients`` | curl, an HTTP/2 client that breaks rules, packages of npm (``node``) |
 

@@ -34,8 +34,8 @@ def stored_object(ref: Ref, status: Mapping[str, Any], generation: int = 1) -> S
 
 def applied(stored: Mapping[str, Any], write: StatusWrite) -> dict[str, Any]:
     """Return the status after a patch, as the API server merges it."""
-    sent = json.loads(write.body)["status"]
-    found = deepcopy(dict(stored))
+    sent: dict[str, Any] = json.loads(write.body)["status"]
+    found: dict[str, Any] = deepcopy(dict(stored))
     if write.content_type == MERGE:
         return found | sent
     wanted = {each["type"]: each for each in sent["conditions"]}

@@ -5,6 +5,7 @@
 | ``fixtures`` | ``cluster`` for the session, ``namespace`` for one test, ``controllers``, ``upstream_crds`` |
 | ``local_cluster`` | starts and stops a cluster; restarts the API server, compacts etcd; tokens and kubeconfigs |
 | ``api_objects`` | creates, applies, reads and deletes objects by HTTP, as any user |
+| ``api_clients`` | the client of our own programs, for the cluster |
 | ``programs`` | a program that writes a log and ends with the tests |
 
 ``make kubernetes`` builds the programs (``tools/kubernetes``). Without them, the fixtures skip a test and say so.

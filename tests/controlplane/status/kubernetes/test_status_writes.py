@@ -88,22 +88,20 @@ OURS = st.lists(
     max_size=2,
     unique_by=lambda each: each.type,
 ).map(lambda more: proxy(VALID, *more))
+CONDITIONS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["Valid", "Programmed", "UpToDate", "Theirs", "Others"]),
+        "status": STATES,
+        "reason": WORDS,
+        "message": WORDS,
+        "lastTransitionTime": TIMES,
+    }
+)
+LISTED = st.lists(CONDITIONS, max_size=5, unique_by=lambda each: str(each["type"]))
 STORED = st.fixed_dictionaries(
     {},
     optional={
-        "conditions": st.lists(
-            st.fixed_dictionaries(
-                {
-                    "type": st.sampled_from(["Valid", "Programmed", "UpToDate", "Theirs", "Others"]),
-                    "status": STATES,
-                    "reason": WORDS,
-                    "message": WORDS,
-                    "lastTransitionTime": TIMES,
-                }
-            ),
-            max_size=5,
-            unique_by=lambda each: str(each["type"]),
-        ),
+        "conditions": LISTED,
         "currentStatus": WORDS,
         "loadBalancer": st.just({"ingress": [{"ip": "192.0.2.1"}]}),
     },
@@ -286,7 +284,7 @@ def test_there_are_never_more_than_sixteen_and_others_keep_theirs_in_order(
 
 
 def test_a_route_keeps_its_parents_of_other_controllers() -> None:
-    other = {"parentRef": {"name": "theirs"}, "controllerName": "x.example/c", "conditions": []}
+    other: dict[str, Any] = {"parentRef": {"name": "theirs"}, "controllerName": "x.example/c", "conditions": []}
     ours = ParentStatus(ref=(("name", "edge"),), conditions=(condition("Accepted"),))
     route = Status(
         ref=Ref("HTTPRoute", "shop", "r"),
@@ -296,7 +294,8 @@ def test_a_route_keeps_its_parents_of_other_controllers() -> None:
         parents=(ours,),
     )
     found = after(route, {"parents": [other]})
-    assert (found.keys(), found["parents"][0]) == ({"parents"}, other)
+    assert found.keys() == {"parents"}
+    assert found["parents"][0] == other
     assert [each["type"] for each in found["parents"][1]["conditions"]] == ["Accepted", "UpToDate"]
 
 

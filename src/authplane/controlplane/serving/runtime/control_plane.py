@@ -24,6 +24,7 @@ from authplane.controlplane.serving.runtime.policy_server_probe import PolicySer
 from authplane.controlplane.status.policy_server_status import with_policy_server
 from authplane.controlplane.status.resource_status import Status
 from authplane.controlplane.status.status_json import Transitions
+from authplane.core.envoy_releases import Release
 from authplane.core.problems import Severity
 from authplane.core.values import dataclass
 from authplane.policy.compile.compile_policies import PolicyCompiler
@@ -202,11 +203,18 @@ class Control:
         if self.generation is not None:
             self._transitions.observe(self.status(self.generation), now())
 
-    def status(self, generation: Generation) -> tuple[Status, ...]:
-        """Return the status that a generation has with the connected proxies, of which the oldest does the least."""
+    def status(
+        self, generation: Generation, programming: Programming | None = None, oldest: Release | None = None
+    ) -> tuple[Status, ...]:
+        """Return the status that a generation has with the connected proxies, of which the oldest does the least.
+
+        With other replicas, the caller knows the answers of all proxies.
+        """
         standings = self._keys.standings() if self._keys is not None else ()
         without_keys = {each.issuer: each.why for each in standings if not each.ready}
-        statuses = generation.status(self.programming, self._ads.oldest(), without_keys)
+        if programming is None:
+            programming, oldest = self.programming, self.oldest
+        statuses = generation.status(programming, oldest, without_keys)
         configuration = generation.loaded.resources.configuration
         if configuration is None:
             return statuses
@@ -216,6 +224,11 @@ class Control:
     def programming(self) -> Programming:
         """The answers of the connected proxies to the current configuration."""
         return self._ads.programming()
+
+    @property
+    def oldest(self) -> Release | None:
+        """The oldest release of Envoy that is connected; None if it is unknown, or too old for native rules."""
+        return self._ads.oldest()
 
     def obstacle(self) -> str:
         """Say what keeps proxies from getting a configuration; empty if nothing does."""

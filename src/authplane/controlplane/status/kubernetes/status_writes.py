@@ -88,8 +88,9 @@ def awaits_proxies(status: Status) -> bool:
 
 def _all_conditions(status: Status) -> Iterator[tuple[Condition, ...]]:
     yield status.conditions
-    for part in (*status.listeners, *status.parents, *status.ancestors):
-        yield part.conditions
+    yield from (each.conditions for each in status.listeners)
+    yield from (each.conditions for each in status.parents)
+    yield from (each.conditions for each in status.ancestors)
 
 
 @dataclass(frozen=True, slots=True)

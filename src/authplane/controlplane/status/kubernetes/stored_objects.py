@@ -1,7 +1,10 @@
 """Objects as a Kubernetes API server has them, as far as their status is concerned."""
 
+import json
 from collections.abc import Mapping
-from typing import Any, Protocol
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
 
 from authplane.core.names import Ref
 from authplane.core.values import dataclass
@@ -23,11 +26,37 @@ class StoredObject:
     """The ``parentRefs`` or ``targetRefs`` of its spec."""
 
 
-class StoredObjects(Protocol):
-    """Finds objects as they were last seen."""
+class StoredObjects:
+    """The objects of the API server as they were last seen; statuses are kept as text, which takes less memory."""
+
+    def __init__(self) -> None:
+        self._objects: dict[Ref, tuple[StoredObject, str]] = {}
+
+    def put(self, ref: Ref, path: str, body: Mapping[str, Any]) -> None:
+        """Take a new version of an object."""
+        stored = parse_stored(ref, path, body)
+        self._objects[ref] = (replace(stored, status=_NOTHING), json.dumps(stored.status))
+
+    def drop(self, ref: Ref) -> None:
+        """Forget an object that is gone."""
+        self._objects.pop(ref, None)
 
     def find(self, ref: Ref) -> StoredObject | None:
         """Return an object; None if there is none."""
+        found = self._objects.get(ref)
+        return None if found is None else replace(found[0], status=json.loads(found[1]))
+
+    def version(self, ref: Ref) -> str:
+        """Return the resource version of an object; empty if there is no such object."""
+        found = self._objects.get(ref)
+        return "" if found is None else found[0].resource_version
+
+    def generations(self) -> Mapping[Ref, int]:
+        """Return the generation of every object."""
+        return {ref: stored.generation for ref, (stored, _) in self._objects.items()}
+
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def parse_stored(ref: Ref, path: str, body: Mapping[str, Any]) -> StoredObject:
