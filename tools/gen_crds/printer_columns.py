@@ -39,14 +39,25 @@ _ERROR: Final = Column("Reason", _of("Valid", "errors[0].reason"), "Reason of th
 _MESSAGE: Final = Column("Message", _of("Valid", "errors[0].message"), "Message of the first error.", wide=True)
 _PROGRAMMED: Final = Column("Programmed", _of("Programmed"), "Whether every connected proxy accepted the object.")
 _SETTINGS: Final = (_VALID, _ERROR, _MESSAGE)
+_TARGET: Final = Column("Target", ".spec.targetRefs[*].name", "Name of the first target.")
+
+
+def _problem(within: str) -> tuple[Column, Column]:
+    """Return the first condition that is false, of any target or parent: the table has room for one value."""
+    path = f'.status{within}.conditions[?(@.status=="False")]'
+    return (
+        Column("Problem", f"{path}.reason", "Reason of the first condition that is false, of any entry of the status."),
+        Column("Message", f"{path}.message", "Message of that condition.", wide=True),
+    )
+
+
 _POLICY: Final = (
-    Column("Targets", ".spec.targetRefs[*].name", "Names of the targets."),
+    _TARGET,
     Column("Mode", ".spec.mode", "Enforce or Shadow."),
-    Column("Accepted", _of("Accepted", within=".ancestors[*]"), "Whether authplane accepted the policy, per target."),
-    Column("Enforced", _of("Enforced", within=".ancestors[*]"), "Whether authplane enforces the policy, per target."),
-    Column("Placement", _of("Enforced", "reason", ".ancestors[*]"), "Who decides requests, per target."),
-    Column("Reason", _of("Accepted", "reason", ".ancestors[*]"), "Reason of the condition Accepted.", wide=True),
-    Column("Message", _of("Accepted", "message", ".ancestors[*]"), "Message of the condition Accepted.", wide=True),
+    Column("Accepted", _of("Accepted", within=".ancestors[*]"), "Whether authplane accepted the policy, first target."),
+    Column("Enforced", _of("Enforced", within=".ancestors[*]"), "Whether authplane enforces the policy, first target."),
+    Column("Placement", _of("Enforced", "reason", ".ancestors[*]"), "Who decides requests to the first target."),
+    *_problem(".ancestors[*]"),
 )
 _BACKEND: Final = (
     Column("Type", ".spec.type", "MCP or GRPC."),
@@ -61,21 +72,21 @@ _BACKEND: Final = (
 COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = MappingProxyType(
     {
         "AccessPolicy": _POLICY,
-        "AuthorizationService": (Column("Backends", ".spec.backends[*].name", "Names of the backends."),),
+        "AuthorizationService": (Column("Backend", ".spec.backends[*].name", "Name of the first backend."),),
         "AuthplaneConfiguration": (
             *_SETTINGS,
             Column("Policy Server", _of("PolicyServerReady"), "Whether the policy server accepts connections."),
         ),
         "Backend": _BACKEND,
         "BackendTLSPolicy": (
-            Column("Targets", ".spec.targetRefs[*].name", "Names of the targets."),
+            _TARGET,
             Column("Host", ".spec.validation.hostname", "Host name in the certificate."),
-            Column("Accepted", _of("Accepted", within=".ancestors[*]"), "Whether authplane accepted the policy."),
-            Column("Reason", _of("Accepted", "reason", ".ancestors[*]"), "Reason of the condition Accepted."),
+            Column("Accepted", _of("Accepted", within=".ancestors[*]"), "Whether authplane accepted it, first target."),
+            *_problem(".ancestors[*]"),
         ),
         "ContourConfiguration": _SETTINGS,
         "ExtensionService": (
-            Column("Services", ".spec.services[*].name", "Names of the Services."),
+            Column("Service", ".spec.services[*].name", "Name of the first Service."),
             _VALID,
             Column("Ready", _of("Ready"), "Whether an endpoint is ready."),
             _ERROR,
@@ -84,7 +95,7 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = MappingProxyType(
         ),
         "Gateway": (
             Column("Class", ".spec.gatewayClassName", "GatewayClass of the Gateway."),
-            Column("Address", ".status.addresses[*].value", "Addresses of the Gateway."),
+            Column("Address", ".status.addresses[*].value", "First address of the Gateway."),
             Column("Accepted", _of("Accepted"), "Whether authplane accepted the Gateway."),
             _PROGRAMMED,
         ),
@@ -103,11 +114,11 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = MappingProxyType(
         ),
         "HTTPRoute": (
             Column("Hostnames", ".spec.hostnames", "Host names of the route."),
-            Column("Accepted", _of("Accepted", within=".parents[*]"), "Whether each Gateway accepted the route."),
-            Column("Reason", _of("Accepted", "reason", ".parents[*]"), "Reason of the condition Accepted."),
+            Column("Accepted", _of("Accepted", within=".parents[*]"), "Whether the first Gateway accepted the route."),
+            *_problem(".parents[*]"),
         ),
         "TLSCertificateDelegation": (
-            Column("Secrets", ".spec.delegations[*].secretName", "Names of the Secrets."),
+            Column("Secret", ".spec.delegations[*].secretName", "Name of the first Secret."),
             _VALID,
             _ERROR,
         ),

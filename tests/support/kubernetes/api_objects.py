@@ -100,6 +100,11 @@ class ApiObjects:
         """Return an object by its name."""
         return self.read(_named(api_version, kind, name, namespace))
 
+    def table(self, document: Mapping[str, Any]) -> Object:
+        """Return an object as the table that `kubectl get` prints."""
+        accept = {"accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
+        return _taken(self._client.get(self.path(document), headers=accept))
+
     def exists(self, document: Mapping[str, Any]) -> bool:
         """Tell whether there is an object of that kind and name."""
         return self.request("GET", self.path(document)).status_code == 200
