@@ -26,6 +26,12 @@ STAFF = f"""
   expect: {{decision: deny, httpStatus: 403}}"""
 
 
+ADMINS = f"""
+- name: admins may
+  request: {asked(assumed("{aud: shop, group: admin}"))}
+  expect: {{decision: allow, rule: staff}}"""
+
+
 def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(build_app(), ["test", *arguments])
 
@@ -52,15 +58,21 @@ def test_cases_that_pass_are_listed_with_the_rules_that_no_case_exercises(folder
     assert result.stdout == (
         "ok    agents may add  allow            shop/a.test.yaml:2:3\n"
         "ok    nobody may not  deny 401         shop/a.test.yaml:5:3\n"
-        "shop/all.yaml:16:5: no case exercises rule staff of AccessPolicy/default/p\n"
+        "shop/all.yaml:16:5: no case is granted by rule staff of AccessPolicy/default/p\n"
         "2 passed, 0 failed; 1 rule without a case\n"
     )
 
 
 def test_a_rule_counts_whichever_file_exercises_it(folder: Path) -> None:
     write(folder / "a.test.yaml", ALLOWED)
-    write(folder / "deep" / "b.test.yml", STAFF)
+    write(folder / "deep" / "b.test.yml", ADMINS)
     assert invoke("shop").stdout.endswith("2 passed, 0 failed\n")
+
+
+def test_a_denied_member_of_another_group_does_not_exercise_the_rule_of_a_group(folder: Path) -> None:
+    write(folder / "a.test.yaml", ALLOWED, STAFF)
+    missed = "shop/all.yaml:16:5: no case is granted by rule staff of AccessPolicy/default/p\n"
+    assert invoke("shop").stdout.endswith(f"{missed}2 passed, 0 failed; 1 rule without a case\n")
 
 
 def test_a_case_fails_for_each_thing_that_differs(folder: Path) -> None:
@@ -108,25 +120,25 @@ def test_part_of_a_name_is_not_its_end(folder: Path) -> None:
     "policies", ["policies: ../shop\n", "policies: [../shop/all.yaml]\n", "policies: ['../s*/*.yaml', ../shop]\n"]
 )
 def test_tests_may_be_elsewhere(policies: str, folder: Path) -> None:
-    file = write(Path("tests") / "a.test.yaml", ALLOWED, STAFF, policies=policies)
+    file = write(Path("tests") / "a.test.yaml", ALLOWED, ADMINS, policies=policies)
     assert invoke("tests").stdout.endswith("2 passed, 0 failed\n")
     assert invoke(str(file)).stdout.endswith("2 passed, 0 failed\n")
 
 
 def test_one_file_is_about_the_folder_it_is_in(folder: Path) -> None:
-    file = write(folder / "a.test.yaml", ALLOWED, STAFF)
+    file = write(folder / "a.test.yaml", ALLOWED, ADMINS)
     write(folder / "b.test.yaml", DENIED.replace("401", "200"))
     assert invoke(str(file)).stdout.endswith("2 passed, 0 failed\n")
 
 
 def test_tests_are_never_taken_for_policies(folder: Path) -> None:
-    write(folder / "a.test.yaml", ALLOWED.replace("default/p", "AccessPolicy/default/p"), STAFF)
+    write(folder / "a.test.yaml", ALLOWED.replace("default/p", "AccessPolicy/default/p"), ADMINS)
     assert invoke("shop").exit_code == 0
 
 
 def test_a_pattern_means_files_of_resources(folder: Path) -> None:
     (folder / "README.md").write_text("An AccessPolicy: [for all", encoding="utf-8")
-    write(folder / "a.test.yaml", ALLOWED, STAFF, policies="policies: '*'\n")
+    write(folder / "a.test.yaml", ALLOWED, ADMINS, policies="policies: '*'\n")
     assert invoke("shop").stdout.endswith("2 passed, 0 failed\n")
 
 

@@ -103,13 +103,13 @@ def test_claims_of_an_issuer_that_only_a_policy_in_shadow_names_prove_something_
 
 
 def test_test_counts_the_rules_of_policies_in_shadow_and_judges_by_the_others(folder: Path) -> None:
-    other = f"{policy(anybody('[{type: InlineTools, tools: [x]}]'), name='t')}\n  mode: Shadow"
+    other = f"{policy(anybody('[{type: InlineTools, tools: [add]}]'), name='t')}\n  mode: Shadow"
     serve(folder, OPEN, BACKEND, SHADOW, other)
     case = f"cases:\n- name: everybody may\n  request: {asked()}\n  expect: {{decision: allow, reason: unprotected}}\n"
     (folder / "a.test.yaml").write_text(case, encoding="utf-8")
     result = invoke("test", str(folder))
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "no case exercises rule rule-0 of AccessPolicy/default/s" in result.stdout
+    assert "no case is granted by rule rule-0 of AccessPolicy/default/s" in result.stdout
     assert "AccessPolicy/default/t" not in result.stdout
     assert result.stdout.endswith("1 passed, 0 failed; 1 rule without a case\n")
 

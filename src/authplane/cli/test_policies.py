@@ -192,7 +192,8 @@ def _print(results: list[Result], findings: list[Finding], missed: tuple[RuleNam
     for finding in findings:
         print_finding(finding)
     for rule in missed:
-        out.print(f"{rule.place}: no case exercises rule {rule.rule} of {rule.policy}", markup=False)
+        lacks = "no case is granted by" if rule.grants else "no case has a sender of"
+        out.print(f"{rule.place}: {lacks} rule {rule.rule} of {rule.policy}", markup=False)
     failed = sum(bool(result.differences) for result in results)
     said = f"{len(results) - failed} passed, {failed} failed"
     said += f", {count(len(findings), 'error')} in files" if findings else ""

@@ -1,6 +1,6 @@
 """Tests of policies: requests, each with the decision that is expected."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -14,7 +14,7 @@ from authplane.devkit.policies.request_files import AskedRequest, parse_request
 from authplane.devkit.policies.request_routes import find_way
 from authplane.devkit.strict_files import Text, located, read_as, take
 from authplane.policy.attached.attachments import rules_of
-from authplane.policy.rules.rule_model import AnyPolicy
+from authplane.policy.rules.rule_model import AnyPolicy, Policy
 from authplane.resources.documents import Finding, Place
 from authplane.resources.typed.schema import Length, OneOf, OneOrMany, Range
 from authplane.resources.typed.shapes import Report
@@ -84,6 +84,8 @@ class RuleName:
     place: Place
     policy: str
     rule: str
+    grants: bool
+    """Whether the policies alone can grant a request by it: no external service decides."""
 
 
 class Outcome(NamedTuple):
@@ -92,7 +94,7 @@ class Outcome(NamedTuple):
     results: tuple[Result, ...]
     rules: frozenset[RuleName]
     exercised: frozenset[RuleName]
-    """The rules whose source matched the sender of some request."""
+    """The rules that granted some request. Of one that cannot grant any by itself, a sender of its source suffices."""
 
 
 def parse_tests(text: Text) -> CaseFile:
@@ -177,18 +179,28 @@ def find_ways(file: CaseFile, enforced: Enforced) -> CaseFile:
 def run_tests(cases: Iterable[PolicyCase], enforced: Enforced, given: Circumstances) -> Outcome:
     """Decide the requests of all cases and compare the decisions with the expected ones."""
     results: list[Result] = []
-    touched: set[tuple[str, str]] = set()
+    touched: dict[tuple[str, str], bool] = {}
     for case in cases:
         checked = check(enforced.policies, case.asked, given)
         record = check_record(checked, asked=given.answer is not None)
         results.append(Result(case, record, tuple(_differences(case.expect, record))))
         trace = checked.verdict.trace
-        for policy in trace.policies if trace is not None else ():
-            touched.update((policy.policy, rule.rule) for rule in policy.rules if rule.matched)
-        for shadow in checked.verdict.shadows:
-            touched.update((shadow.policy, rule.rule) for rule in shadow.rules if rule.matched)
+        found = [(each.policy, each.rules) for each in (trace.policies if trace is not None else ())]
+        found += [(each.policy, each.rules) for each in checked.verdict.shadows]
+        for policy, rule in ((policy, rule) for policy, rules in found for rule in rules if rule.matched):
+            key = (policy, rule.rule)
+            touched[key] = touched.get(key, False) or any(entry.granted for entry in rule.entries)
     rules = frozenset(_rules(enforced))
-    return Outcome(tuple(results), rules, frozenset(each for each in rules if (each.policy, each.rule) in touched))
+    return Outcome(tuple(results), rules, frozenset(each for each in rules if _is_exercised(each, touched)))
+
+
+def _is_exercised(rule: RuleName, touched: Mapping[tuple[str, str], bool]) -> bool:
+    """Tell whether some case shows what a rule does; ``touched`` has the rules whose source matched, if they granted.
+
+    That a source matches shows little: if expressions read the groups, every token of the issuer matches every rule.
+    """
+    granted = touched.get((rule.policy, rule.rule))
+    return granted is not None and (granted or not rule.grants)
 
 
 def unexercised(outcomes: Sequence[Outcome]) -> tuple[RuleName, ...]:
@@ -219,4 +231,6 @@ def _rules(enforced: Enforced) -> Iterator[RuleName]:
     }
     for ref, policy in policies.items():
         for index, rule in enumerate(rules_of(policy)):
-            yield RuleName(enforced.loaded.place(ref, ("spec", "rules", index)), str(ref), rule.name)
+            place = enforced.loaded.place(ref, ("spec", "rules", index))
+            grants = isinstance(policy, Policy) and bool(rule.cheap) and not rule.asked
+            yield RuleName(place, str(ref), rule.name, grants)
