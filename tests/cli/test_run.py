@@ -218,7 +218,8 @@ async def test_the_end_of_a_part_is_said_and_ends_the_rest(run: Run) -> None:
         os.kill(_authserver(run.auth), signal.SIGKILL)
         assert await run.ends() == 1
     assert run.errors == [
-        "authplane: The authorization service ended unexpectedly with exit status -9. Start authplane run again."
+        "authplane: The authorization service ended unexpectedly with exit status -9. "
+        "Read its output above, correct the cause, then run 'authplane run' again."
     ]
 
 

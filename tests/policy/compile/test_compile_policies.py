@@ -129,8 +129,8 @@ WRONG = {
     ),
     "a path of a service that leads elsewhere": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {path: /a/../b}}"),
-        "spec.rules[0].authorization[0].externalAuth.http.path: Servers can interpret the path '/a/../b' in "
-        "different ways",
+        "spec.rules[0].authorization[0].externalAuth.http.path: Servers interpret '/../' in the path "
+        "'/a/../b' in different ways. Use a path such as '/verify'.",
     ),
     "no header for a service": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {allowedHeaders: [x-a, 'a b']}}"),
@@ -222,13 +222,13 @@ WRONG = {
     ),
     "a path with steps": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {path: /a/../b}}"),
-        "spec.rules[0].authorization[0].externalAuth.http.path: Servers can interpret the path '/a/../b' in "
-        "different ways",
+        "spec.rules[0].authorization[0].externalAuth.http.path: Servers interpret '/../' in the path "
+        "'/a/../b' in different ways. Use a path such as '/verify'.",
     ),
     "a path with odd characters": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {path: '/a b'}}"),
-        "spec.rules[0].authorization[0].externalAuth.http.path: Servers can interpret the path '/a b' in different "
-        "ways",
+        "spec.rules[0].authorization[0].externalAuth.http.path: The path '/a b' has a character that is not "
+        "valid in a URL path. Use a path such as '/verify'.",
     ),
     "an allowed header that is none": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {allowedHeaders: ['a:b']}}"),

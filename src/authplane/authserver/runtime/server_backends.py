@@ -184,8 +184,8 @@ def _require_policies(plan: PolicyPlan) -> None:
     list_files(Path(plan.folder))
     if (plan.target or plan.gateway) and unnamed_target(plan) == NOWHERE:
         raise PlanError(
-            "The target is not a Backend or Gateway. "
-            "Use Backend/<namespace>/<name>, or Gateway/<namespace>/<name>[/<listener>]."
+            "--target or --gateway is not valid. "
+            "Use --target Backend/NAMESPACE/NAME, or --gateway Gateway/NAMESPACE/NAME[/LISTENER]."
         )
 
 
@@ -198,7 +198,10 @@ def _selector(plan: HtpasswdPlan) -> Selector:
         said = f"{plan.selector!r} is not a label selector. Use a selector such as 'team=shop,tier in (a, b)'."
         raise PlanError(said)
     if not plan.files and not plan.folder:
-        raise PlanError("No users are configured. Set a password file, or a folder with Secrets.")
+        raise PlanError(
+            "No users are configured. Pass --file or --folder, or set files or folder of htpasswd in the "
+            "AuthorizationService."
+        )
     return selector
 
 

@@ -289,6 +289,9 @@ def _sink(program: str, tell: Callable[[RunEvent], None]) -> LineSink:
 def _ends(name: str, program: Child | Envoy) -> Callable[[], Coroutine[None, None, None]]:
     async def watch() -> None:
         status = await program.ended()
-        raise RunError(f"The {name} ended unexpectedly with exit status {status}. Start authplane run again.")
+        raise RunError(
+            f"The {name} ended unexpectedly with exit status {status}. "
+            "Read its output above, correct the cause, then run 'authplane run' again."
+        )
 
     return watch

@@ -162,7 +162,7 @@ def _header_fault(name: str, values: tuple[str, ...]) -> str | None:
     return (
         None
         if all(map(_VALUE.fullmatch, values))
-        else "The value is not a header value. Use printable ASCII on one line."
+        else "The value is not valid in a header. Use printable ASCII on one line."
     )
 
 

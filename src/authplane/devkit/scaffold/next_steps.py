@@ -49,16 +49,20 @@ Next:
   authplane run {where}
   {_call(answers, _dev_token(answers))}
 
-authplane run also starts the development issuer. Run the last command in another terminal: it calls a tool as a member
-of {answers.grants[0].group}. If the tool needs arguments, write them into {{}}. Without the token, Envoy answers 401.
-MCP clients use {answers.served_url}."""
+'authplane run' also starts the development issuer. Run the curl command in another terminal: it calls a tool as a member
+of {answers.grants[0].group}.{_placeholder(answers)} If the tool needs arguments, replace {{}} after "arguments": with them.
+Without the token, Envoy answers 401. MCP clients use {answers.served_url}."""
     return f"""\
 Next:
   authplane test {where}
   authplane run {where}
   {_call(answers, "")}
 
-The last command sends no token, so Envoy answers 401. MCP clients use {answers.served_url}."""
+The curl command sends no token, so Envoy answers 401. MCP clients use {answers.served_url}."""
+
+
+def _placeholder(answers: Answers) -> str:
+    return " Replace TOOL with the name of a tool." if answers.grants[0].everything else ""
 
 
 def _call(answers: Answers, token: str) -> str:

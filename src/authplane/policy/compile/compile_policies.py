@@ -272,8 +272,9 @@ def _refusal(draft: Draft, present: list[PolicyTarget], work: _Pass, problems: P
         return wrong[0]
     if _is_full(draft, work.resources):
         message = (
-            "The status of the policy has too few free entries for its targets, because other controllers use some, "
-            "so the policy denies all requests. Remove targets, or split the policy."
+            f"status.ancestors of the policy can have {MOST_ANCESTORS} entries. Other controllers use some of them, "
+            "so there is not an entry for each target. authplane denies all requests to the targets. "
+            "Remove targets, or split the policy."
         )
         problems.add(STATUS_FULL, message)
         return problems.errors[-1]

@@ -117,17 +117,22 @@ def _http(written: ExternalAuth, problems: Problems) -> OverHttp:
     if given is None:
         return OverHttp()
     path = given.path
-    if path and (not _PATH.fullmatch(path) or _STEPS.search(path)):
+    if path and (fault := _path_fault(path)):
         with problems.at("http", "path"):
-            problems.add(
-                "Invalid", f"Servers can interpret the path {path!r} in different ways. Use a path such as '/verify'."
-            )
+            problems.add("Invalid", f"{fault} Use a path such as '/verify'.")
     trimmed = path.strip("/")
     return OverHttp(
         path=f"/{trimmed}" if trimmed else "",
         request_headers=_header_names(given.allowed_headers, ("http", "allowedHeaders"), problems),
         response_headers=_header_names(given.allowed_response_headers, ("http", "allowedResponseHeaders"), problems),
     )
+
+
+def _path_fault(path: str) -> str:
+    if not _PATH.fullmatch(path):
+        return f"The path {path!r} has a character that is not valid in a URL path."
+    unclear = _STEPS.search(path)
+    return f"Servers interpret {unclear[0]!r} in the path {path!r} in different ways." if unclear else ""
 
 
 def _header_names(written: tuple[str, ...], path: tuple[str, str], problems: Problems) -> frozenset[str]:

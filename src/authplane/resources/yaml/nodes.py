@@ -224,7 +224,10 @@ class _Builder:
         elif isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
-                message = "A second document starts here. Add a line '---' before it."
+                message = (
+                    "A second document starts here, but this file can have only one. "
+                    "Move the second document to another file."
+                )
                 raise _Refused(Spot(Problem((), SYNTAX, message), *_position(event)))
 
     def _check_scalar(self, event: yaml.ScalarEvent, node: Scalar) -> None:

@@ -341,7 +341,7 @@ BAD_CLIENTS = {
         "{caSecret: other/ca}",
         "DelegationNotPermitted",
         'Spec.VirtualHost.TLS CA Secret "other/ca" is invalid: Certificate delegation not permitted. '
-        "Add a TLSCertificateDelegation.",
+        "Add a TLSCertificateDelegation for this namespace in the Secret's namespace.",
     ),
     "no such list": (
         "{caSecret: ca, crlSecret: missing}",
@@ -352,7 +352,7 @@ BAD_CLIENTS = {
         "{caSecret: ca, crlSecret: other/crl}",
         "DelegationNotPermitted",
         'Spec.VirtualHost.TLS CRL Secret "other/crl" is invalid: Certificate delegation not '
-        "permitted. Add a TLSCertificateDelegation.",
+        "permitted. Add a TLSCertificateDelegation for this namespace in the Secret's namespace.",
     ),
     "a broken list": (
         "{caSecret: ca, crlSecret: crl}",
@@ -411,7 +411,7 @@ NO_CERTIFICATE = {
         configuration(httpproxy="{fallbackCertificate: {name: fallback, namespace: secrets}}"),
         "FallbackNotDelegated",
         'Spec.VirtualHost.TLS Secret "secrets/fallback" is not configured for certificate delegation. '
-        "Add a TLSCertificateDelegation.",
+        "Add a TLSCertificateDelegation for this namespace in the Secret's namespace.",
     ),
 }
 

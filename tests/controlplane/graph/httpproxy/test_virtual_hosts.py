@@ -205,8 +205,8 @@ def test_a_certificate_of_another_namespace_is_not_permitted() -> None:
     assert made.problems("HTTPProxy") == [
         (
             "DelegationNotPermitted",
-            'Spec.VirtualHost.TLS Secret "other/tls" certificate delegation not permitted. Add a '
-            "TLSCertificateDelegation.",
+            'Spec.VirtualHost.TLS Secret "other/tls" certificate delegation not permitted. '
+            "Add a TLSCertificateDelegation for this namespace in the Secret's namespace.",
         )
     ]
     assert made.secure() is None

@@ -170,6 +170,6 @@ def _doubt(ref: Ref, written: GrpcBackend, policies: Policies | None, problems: 
         with problems.at("tls"):
             problems.warn(
                 "SourceNeverMatches",
-                "Policies require client certificates, but this gRPC server does not request any. Set "
-                "clientCaProvider.",
+                "A policy rule identifies clients by certificate, but this gRPC server does not request certificates, "
+                "so the rule never matches. Set tls.clientCaProvider.",
             )

@@ -264,7 +264,8 @@ class _Attachment:
         if not places:
             return self._fault(
                 "NoMatchingListenerHostname",
-                f"No listener of Gateway {gateway} serves a host name of this route. Correct hostnames.",
+                f"No listener of Gateway {gateway} serves a host name of this route. Change spec.hostnames of the "
+                "route, or hostname of the listener.",
             )
         self.listeners += (listener for listener, _ in places)
         served = [place for place in places if place[0].served]

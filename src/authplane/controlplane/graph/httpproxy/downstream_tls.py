@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from authplane.controlplane.graph.httpproxy.build_context import BuildContext
 from authplane.controlplane.graph.model.port_model import Certificate, ClientCertificates, Forwarded
@@ -20,6 +21,8 @@ from authplane.core.problems import Problems
 from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour import ClientValidation, Tls
+
+_DELEGATE: Final = "Add a TLSCertificateDelegation for this namespace in the Secret's namespace."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +116,8 @@ def _certificate(tls: Tls, namespace: str, shared: BuildContext, problems: Probl
     name = secret_name(tls.secret_name, namespace)
     with problems.at("secretName"):
         if not may_use(shared.resources, name, namespace):
-            message = (
-                f'Spec.VirtualHost.TLS Secret "{name}" certificate delegation not permitted. Add '
-                "a TLSCertificateDelegation."
-            )
-            problems.add("DelegationNotPermitted", message)
+            wrong = f'Spec.VirtualHost.TLS Secret "{name}" certificate delegation not permitted.'
+            problems.add("DelegationNotPermitted", f"{wrong} {_DELEGATE}")
             return None
         found = server_certificate(shared.resources, name)
         if isinstance(found, Unusable):
@@ -139,8 +139,7 @@ def _fallback(namespace: str, shared: BuildContext, problems: Problems) -> Certi
         if not may_use(shared.resources, name, namespace):
             problems.add(
                 "FallbackNotDelegated",
-                f'Spec.VirtualHost.TLS Secret "{name}" is not configured for certificate delegation. '
-                "Add a TLSCertificateDelegation.",
+                f'Spec.VirtualHost.TLS Secret "{name}" is not configured for certificate delegation. {_DELEGATE}',
             )
             return None
         found = server_certificate(shared.resources, name)
@@ -215,7 +214,7 @@ def _bundle(  # noqa: PLR0913, PLR0917 (each of them decides something)
 ) -> bytes | None:
     if not may_use(shared.resources, name, namespace):
         wrong = f'Spec.VirtualHost.TLS {kind} Secret "{name}" is invalid: Certificate delegation not permitted.'
-        problems.add("DelegationNotPermitted", f"{wrong} Add a TLSCertificateDelegation.")
+        problems.add("DelegationNotPermitted", f"{wrong} {_DELEGATE}")
         return None
     found = read(shared.resources, name)
     if isinstance(found, Unusable):
