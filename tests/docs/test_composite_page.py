@@ -45,7 +45,7 @@ def test_the_page_lists_the_functions() -> None:
 
 
 def test_the_page_states_the_limits_and_what_callers_are_told() -> None:
-    assert f"at most {MOST_DEPTH} deep" in TEXT
-    assert f"at most {LARGEST_TEXT:,} bytes; it is nested at most {DEEPEST} deep" in TEXT
+    assert f"at most {MOST_DEPTH} levels deep" in TEXT
+    assert f"at most {LARGEST_TEXT:,} bytes. It is nested at most {DEEPEST} levels deep" in TEXT
     assert f"at most {LARGEST_PATTERN} instructions" in TEXT
     assert f"UNAVAILABLE: `{NO_MATCH.message}`" in TEXT
