@@ -49,9 +49,10 @@ Next:
   authplane run {where}
   {_call(answers, _dev_token(answers))}
 
-'authplane run' also starts the development issuer. Run the curl command in another terminal: it calls a tool as a member
-of {answers.grants[0].group}.{_placeholder(answers)} If the tool needs arguments, replace {{}} after "arguments": with them.
-Without the token, Envoy answers 401. MCP clients use {answers.served_url}."""
+'authplane run' also starts the development issuer. Run the curl command in another terminal: it calls a tool as a
+member of {answers.grants[0].group}.{_placeholder(answers)}
+If the tool needs arguments, replace {{}} after "arguments": with them. Without the token, Envoy answers 401.
+MCP clients use {answers.served_url}."""
     return f"""\
 Next:
   authplane test {where}
