@@ -653,12 +653,9 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "KU-13": "Times of transitions survive a restart of the control plane",
     "KU-14": "An unanswered or reconnecting proxy changes no stored Programmed condition for 10 s",
     "KU-15": "A transition that a person must see is an Event; a repeated one is the same Event with a count",
-    "KU-16": "From a change to its status takes less than a second at the 99th percentile, with 1,500 HTTPProxies",
     "KU-20": "Without a Lease, a replica creates one and leads",
     "KU-21": "A leader that cannot renew stops writing before its Lease ends, by its own monotonic clock",
     "KU-22": "A replica never compares the clock of another; a Lease ends when no change was seen for its duration",
     "KU-23": "At most one replica leads, whatever is delayed, lost or stopped",
     "KU-24": "The leader adds up what the proxies of all replicas accepted; a replica whose Lease ended does not count",
-    "KU-25": "Another replica writes statuses within 15 s of the leader's end, and at once if the leader stepped down",
-    "KU-26": "A leader that was suspended writes no status after its Lease ended",
 }

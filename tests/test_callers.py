@@ -20,6 +20,7 @@ PUBLIC: Final = "authplane.grpc"
 
 LATER: Final[Mapping[str, frozenset[str]]] = {
     # The sources and writers of a cluster are their callers.
+    "authplane.authserver.backends.runtime.token_reviewer": frozenset({"ApiTokenReviewer"}),
     "authplane.controlplane.publishing.runtime.publish_statuses": frozenset({"StatusPublisher"}),
     "authplane.sources.kubernetes.api_kinds": frozenset({"SELECTED", "UNUSABLE_SECRETS", "api_kinds"}),
     "authplane.sources.runtime.follow_kind": frozenset({"follow_kind"}),

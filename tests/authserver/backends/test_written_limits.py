@@ -58,7 +58,8 @@ LIMITS: Final[dict[str, dict[str, float]]] = {
     "policy.identity.workload_identity.breaker": {"FAILURES": 5, "PAUSE": 5.0, "LONGEST_PAUSE": 60.0},
     "policy.identity.workload_identity.certificate_identity": {"LONGEST": 32_768, "MOST": 10_000},
     "policy.identity.workload_identity.spiffe": {"LONGEST_ID": 2048, "LONGEST_TRUST_DOMAIN": 255},
-    "policy.identity.workload_identity.token_review": {"LIFETIME": 60.0, "LIFETIME_OF_DENIALS": 10.0, "MOST": 10_000},
+    "policy.identity.workload_identity.reviewing": {"LONGEST": 60.0},
+    "policy.identity.workload_identity.token_review": {"LIFETIME_OF_DENIALS": 10.0, "MOST": 10_000},
     "policy.mcp.mcp_answers": {
         "FORBIDDEN": -32_003,
         "UNAUTHENTICATED": -32_004,

@@ -377,6 +377,15 @@ WRONG: Final[dict[str, tuple[str, list[str]]]] = {
             "tokens. Use 'Keys', which does not detect revoked tokens. [FieldInvalid]"
         ],
     ),
+    "a review for too long": (
+        REVIEWED.replace("audiences: [shop]", "audiences: [shop], reviewLifetime: 61s"),
+        [
+            "spec.issuers[0].serviceAccounts.verification: No Kubernetes API server is available to review "
+            "tokens. Use 'Keys', which does not detect revoked tokens. [FieldInvalid]",
+            "spec.issuers[0].serviceAccounts.reviewLifetime: '61s' is not a duration of at most 60s. Use a value such "
+            "as '30s'. [FieldInvalid]",
+        ],
+    ),
     "both, and more mistakes": (
         "{url: 'http://x', clockSkew: 5h, jwtSvids: {trustDomain: a, audiences: [b]},"
         " serviceAccounts: {audiences: [b]}}, " + REVIEWED,

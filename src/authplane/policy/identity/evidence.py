@@ -174,7 +174,7 @@ class RequestEvidence:
             return None
         self._reviews = self._identifier.reviews(self._trusted.workloads)
         source = source_of(client_address(self._request))
-        found = self._reviews.ask(shown.token, authority.audiences, self._now, source)
+        found = self._reviews.ask(shown.token, authority.audiences, self._now, source, authority.review_lifetime)
         if isinstance(found, ReviewToken):
             return found
         self._judgement = found

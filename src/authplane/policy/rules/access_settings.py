@@ -16,6 +16,7 @@ from authplane.policy.identity.tokens.check_claims import LONGEST_SKEW, Times
 from authplane.policy.identity.tokens.issuer import Reach
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl, parse_issuer_url
 from authplane.policy.identity.tokens.verify import JWT_SVIDS, Demands
+from authplane.policy.identity.workload_identity.reviewing import LONGEST
 from authplane.policy.identity.workload_identity.workload_authorities import (
     NO_WORKLOAD_TOKENS,
     Authority,
@@ -27,7 +28,7 @@ from authplane.policy.mcp.mcp_answers import DenialFormat
 from authplane.policy.mcp.message_limits import McpLimits
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.policy_settings import Issuer as WrittenIssuer
-from authplane.resources.kinds.policy_settings import PolicySettings
+from authplane.resources.kinds.policy_settings import PolicySettings, ServiceAccountTokens
 
 _CA_KEY: Final = "ca.crt"
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
@@ -172,6 +173,21 @@ def _check_workloads(written: WrittenIssuer, options: Options, problems: Problem
             with problems.at("verification"):
                 said = "No Kubernetes API server is available to review tokens."
                 problems.add("FieldInvalid", f"{said} Use 'Keys', which does not detect revoked tokens.")
+        if _review_lifetime(accounts) is None:
+            with problems.at("reviewLifetime"):
+                said = f"{accounts.review_lifetime!r} is not a duration of at most {LONGEST:g}s."
+                problems.add("FieldInvalid", f"{said} Use a value such as '30s'.")
+
+
+def _review_lifetime(accounts: ServiceAccountTokens) -> float | None:
+    """Return the seconds for which positive reviews are kept; None if they are not set as a duration."""
+    match parse_timeout(accounts.review_lifetime):
+        case UseDefault():
+            return 0.0 if accounts.review_lifetime.startswith("0") else LONGEST
+        case After(duration) if duration <= timedelta(seconds=LONGEST):
+            return duration.total_seconds()
+        case _:
+            return None
 
 
 def _authority(written: WrittenIssuer, url: IssuerUrl) -> tuple[Authority, ...]:
@@ -182,7 +198,14 @@ def _authority(written: WrittenIssuer, url: IssuerUrl) -> tuple[Authority, ...]:
     if accounts is None:
         return ()
     reviewed = accounts.verification == "TokenReview"
-    return (ClusterAuthority(issuer=url, audiences=frozenset(accounts.audiences), reviewed=reviewed),)
+    return (
+        ClusterAuthority(
+            issuer=url,
+            audiences=frozenset(accounts.audiences),
+            reviewed=reviewed,
+            review_lifetime=_review_lifetime(accounts) or 0.0,
+        ),
+    )
 
 
 def _times(written: WrittenIssuer, problems: Problems) -> Times | None:

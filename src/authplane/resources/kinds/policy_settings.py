@@ -29,6 +29,8 @@ class ServiceAccountTokens:
     audiences: Audiences
     verification: Annotated[str, OneOf(("TokenReview", "Keys"))] = "TokenReview"
     """``TokenReview`` calls the cluster. ``Keys`` uses the issuer's keys and does not detect revoked tokens."""
+    review_lifetime: str = ""
+    """How long a positive review is kept: a duration from 0s to 60s. Default: 60s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

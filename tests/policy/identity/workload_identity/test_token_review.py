@@ -6,12 +6,17 @@ from tests.support.issuers.minting import NOW, claims, signer
 from authplane.policy.check.throttle import Rate
 from authplane.policy.identity.workload_identity.breaker import Breaker
 from authplane.policy.identity.workload_identity.peer_outcome import NoIdentity, Why
-from authplane.policy.identity.workload_identity.reviewing import Reviewed, ReviewFailed, ReviewOutcome, ReviewToken
+from authplane.policy.identity.workload_identity.reviewing import (
+    LONGEST,
+    Reviewed,
+    ReviewFailed,
+    ReviewOutcome,
+    ReviewToken,
+)
 from authplane.policy.identity.workload_identity.service_account import ServiceAccount
 from authplane.policy.identity.workload_identity.token_review import (
     ALL,
     LEGACY_ISSUER,
-    LIFETIME,
     LIFETIME_OF_DENIALS,
     MOST,
     PER_SOURCE,
@@ -65,8 +70,8 @@ def test_a_review_of_something_else_proves_nothing() -> None:
 def test_a_review_is_believed_for_a_minute_or_until_the_token_ends() -> None:
     reviews, text = TokenReviews(CLUSTER), token(exp=NOW + 600)
     assert review(reviews, text) == AGENT
-    assert reviews.ask(text, ["mcp"], NOW + LIFETIME - 1) == AGENT
-    assert isinstance(reviews.ask(text, ["mcp"], NOW + LIFETIME), ReviewToken)
+    assert reviews.ask(text, ["mcp"], NOW + LONGEST - 1) == AGENT
+    assert isinstance(reviews.ask(text, ["mcp"], NOW + LONGEST), ReviewToken)
     short = token(exp=NOW + 20)
     review(reviews, short)
     assert reviews.ask(short, ["mcp"], NOW + 19) == AGENT
@@ -75,6 +80,25 @@ def test_a_review_is_believed_for_a_minute_or_until_the_token_ends() -> None:
         assert reviews.ask(bad, ["mcp"], NOW) == NoIdentity(Why.TOKEN)
     # The pod of a token is gone: only the cluster knows.
     assert review(reviews, token(jti="gone"), DENIED) == NoIdentity(Why.REVIEW)
+
+
+def test_a_positive_review_is_kept_as_long_as_the_settings_say_and_never_longer_than_a_minute() -> None:
+    for set_to, kept in ((5.0, 5.0), (600.0, LONGEST)):
+        reviews, text = TokenReviews(CLUSTER), token(exp=NOW + 600)
+        asked = reviews.ask(text, ["mcp"], NOW, lifetime=set_to)
+        assert isinstance(asked, ReviewToken)
+        reviews.answered(asked, GOOD, NOW)
+        assert reviews.ask(text, ["mcp"], NOW + kept - 1) == AGENT
+        assert isinstance(reviews.ask(text, ["mcp"], NOW + kept), ReviewToken)
+
+
+def test_a_negative_review_is_kept_for_ten_seconds_or_until_the_token_ends() -> None:
+    reviews, text, short = TokenReviews(CLUSTER), token(exp=NOW + 600), token(exp=NOW + 5)
+    for each in (text, short):
+        assert review(reviews, each, DENIED) == NoIdentity(Why.REVIEW)
+    assert reviews.ask(text, ["mcp"], NOW + 9) == NoIdentity(Why.REVIEW)
+    assert isinstance(reviews.ask(text, ["mcp"], NOW + 10), ReviewToken)
+    assert reviews.ask(short, ["mcp"], NOW + 5) == NoIdentity(Why.TOKEN)
 
 
 def test_a_review_is_kept_for_the_token_and_the_audiences_it_was_for() -> None:
@@ -110,10 +134,10 @@ def test_while_reviews_fail_only_what_is_still_fresh_is_believed() -> None:
         review(reviews, token(jti=str(n)), ReviewFailed("503"))
     assert reviews.ask(token(jti="x"), ["mcp"], NOW) == ReviewUnavailable("token reviews keep failing")
     assert reviews.ask(text, ["mcp"], NOW + 4) == AGENT
-    after = reviews.ask(text, ["mcp"], NOW + LIFETIME)
+    after = reviews.ask(text, ["mcp"], NOW + LONGEST)
     assert isinstance(after, ReviewToken)
-    assert reviews.answered(after, ReviewFailed("503"), NOW + LIFETIME) == ReviewUnavailable("503")
-    assert reviews.ask(text, ["mcp"], NOW + LIFETIME + 1) == ReviewUnavailable("token reviews keep failing")
+    assert reviews.answered(after, ReviewFailed("503"), NOW + LONGEST) == ReviewUnavailable("503")
+    assert reviews.ask(text, ["mcp"], NOW + LONGEST + 1) == ReviewUnavailable("token reviews keep failing")
 
 
 @pytest.mark.requirement("K07")
@@ -164,8 +188,8 @@ def test_a_token_without_an_end_is_reviewed_only_if_that_is_allowed() -> None:
     assert strict.ask(legacy, ["mcp"], NOW) == NoIdentity(Why.TOKEN)
     assert strict.ask(lifelong, ["mcp"], NOW) == NoIdentity(Why.LEGACY)
     assert review(lax, legacy) == AGENT
-    assert lax.ask(legacy, ["mcp"], NOW + LIFETIME - 1) == AGENT
-    assert isinstance(lax.ask(legacy, ["mcp"], NOW + LIFETIME), ReviewToken)
+    assert lax.ask(legacy, ["mcp"], NOW + LONGEST - 1) == AGENT
+    assert isinstance(lax.ask(legacy, ["mcp"], NOW + LONGEST), ReviewToken)
 
 
 def test_what_is_kept_is_bounded_and_bad_tokens_push_out_no_good_ones() -> None:

@@ -1,9 +1,12 @@
 """The review of a ServiceAccount token by the cluster, and its outcomes."""
 
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from authplane.core.secret import Secret
 from authplane.core.values import dataclass
+
+LONGEST: Final = 60.0
+"""Seconds for which a positive review is kept at most; a token's ``exp`` may end it sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +17,8 @@ class ReviewToken:
     audiences: tuple[str, ...]
     expires_at: float | None = None
     """The token's ``exp``; None for a legacy token."""
+    lifetime: float = LONGEST
+    """Seconds for which a positive outcome may be kept."""
     source: str = ""
     """The peer that sent it, as far as it can be identified."""
 

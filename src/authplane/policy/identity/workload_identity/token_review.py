@@ -17,13 +17,18 @@ from authplane.policy.identity.tokens.compact_tokens import Compact, parse_compa
 from authplane.policy.identity.tokens.token_cache import token_key
 from authplane.policy.identity.workload_identity.breaker import Breaker
 from authplane.policy.identity.workload_identity.peer_outcome import NoIdentity, Why
-from authplane.policy.identity.workload_identity.reviewing import Reviewed, ReviewFailed, ReviewOutcome, ReviewToken
+from authplane.policy.identity.workload_identity.reviewing import (
+    LONGEST,
+    Reviewed,
+    ReviewFailed,
+    ReviewOutcome,
+    ReviewToken,
+)
 from authplane.policy.identity.workload_identity.service_account import account_of_user
 from authplane.policy.identity.workload_identity.workload_tokens import Projected
 
-LIFETIME: Final = 60.0
-"""Seconds for which a review is valid; a token's ``exp`` may end it sooner."""
 LIFETIME_OF_DENIALS: Final = 10.0
+"""Seconds for which a negative review is kept."""
 MOST: Final = 10_000
 LEGACY_ISSUER: Final = "kubernetes/serviceaccount"
 PER_SOURCE: Final = Rate(burst=20, per_second=1)
@@ -114,8 +119,13 @@ class TokenReviews:
     def __len__(self) -> int:
         return len(self._good.entries) + len(self._bad.entries)
 
-    def ask(self, token: str, audiences: Collection[str], now: float, source: str = "") -> Judgement | ReviewToken:
-        """Return who a token is for, or the review that is needed first; `answered` takes its outcome."""
+    def ask(
+        self, token: str, audiences: Collection[str], now: float, source: str = "", lifetime: float = LONGEST
+    ) -> Judgement | ReviewToken:
+        """Return who a token is for, or the review that is needed first; `answered` takes its outcome.
+
+        A positive outcome is kept for ``lifetime`` seconds, or until the token expires.
+        """
         asked = tuple(sorted(set(audiences)))
         if not asked:
             # Without an audience the cluster would vouch for tokens that are meant for itself.
@@ -130,7 +140,9 @@ class TokenReviews:
         fault = self._take(source, now)
         if fault is not None:
             return fault
-        return ReviewToken(token=Secret(token), audiences=asked, expires_at=expires_at, source=source)
+        return ReviewToken(
+            token=Secret(token), audiences=asked, expires_at=expires_at, lifetime=min(lifetime, LONGEST), source=source
+        )
 
     def answered(self, effect: ReviewToken, outcome: ReviewOutcome, now: float) -> Judgement:
         """Take the outcome of a review, and say what it proves. A failure proves nothing, and is not kept."""
@@ -150,11 +162,10 @@ class TokenReviews:
     def _keep(self, effect: ReviewToken, judgement: Projected | NoIdentity, now: float) -> None:
         key = (token_key(effect.token.reveal()), effect.audiences)
         if isinstance(judgement, NoIdentity):
-            self._bad.add(key, judgement, now, now + LIFETIME_OF_DENIALS)
+            self._bad.add(key, judgement, now, _end(now + LIFETIME_OF_DENIALS, effect.expires_at))
             return
         self._put_back(effect.source, now)
-        until = now + LIFETIME if effect.expires_at is None else min(now + LIFETIME, effect.expires_at)
-        self._good.add(key, judgement, now, until)
+        self._good.add(key, judgement, now, _end(now + effect.lifetime, effect.expires_at))
 
     def _expiry(self, token: str, now: float) -> float | NoIdentity | None:
         """Return when a token ends that the cluster may have made, by its own unverified word."""
@@ -185,6 +196,10 @@ class TokenReviews:
     def _put_back(self, source: str, now: float) -> None:
         if source:
             self._sources.add(source, 1, now)
+
+
+def _end(until: float, expires_at: float | None) -> float:
+    return until if expires_at is None else min(until, expires_at)
 
 
 def _is_time(value: object) -> bool:

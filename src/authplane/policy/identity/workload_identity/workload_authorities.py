@@ -9,6 +9,7 @@ from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl
 from authplane.policy.identity.tokens.token_outcome import Verified
 from authplane.policy.identity.workload_identity.peer_outcome import NoIdentity
+from authplane.policy.identity.workload_identity.reviewing import LONGEST
 from authplane.policy.identity.workload_identity.service_account import ServiceAccount
 from authplane.policy.identity.workload_identity.spiffe import SpiffeId
 from authplane.policy.identity.workload_identity.workload_tokens import projected_account, svid_of_token
@@ -33,6 +34,8 @@ class ClusterAuthority:
     """What a token must be meant for, one of them."""
     reviewed: bool = False
     """Whether the cluster reviews each token; otherwise its keys suffice."""
+    review_lifetime: float = LONGEST
+    """Seconds for which a positive review is kept."""
 
 
 Authority: TypeAlias = SvidAuthority | ClusterAuthority
