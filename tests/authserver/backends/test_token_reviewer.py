@@ -10,10 +10,10 @@ import grpc.aio
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from tests.cli.test_policy_server import status
-from tests.runtime.kubernetes.api_server import FakeApiServer, reply
 from tests.support.certificates import authority
 from tests.support.eventually import eventually
 from tests.support.kubernetes.api_clients import api_client
+from tests.support.kubernetes.fake_api_server import FakeApiServer, reply
 from tests.support.kubernetes.local_cluster import ISSUER, Cluster
 from tests.support.mcp.mcp_checks import SHOP, tool_check
 from tests.support.policies.documents import BACKEND, policy, settings

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.runtime.kubernetes.api_server import Asked, FakeApiServer, reply
 from tests.support.certificates import authority, client, server
+from tests.support.kubernetes.fake_api_server import Asked, FakeApiServer, reply
 
 from authplane.core.secret import Secret
 from authplane.runtime.kubernetes.api_client import (

@@ -6,6 +6,7 @@
 | ``local_cluster`` | starts and stops a cluster; restarts the API server, compacts etcd; tokens and kubeconfigs |
 | ``api_objects`` | creates, applies, reads and deletes objects by HTTP, as any user |
 | ``api_clients`` | the client of our own programs, for the cluster |
+| ``fake_api_server`` | a small API server that answers as a test says, with faults that the real one does not have |
 | ``programs`` | a program that writes a log and ends with the tests |
 
 ``make kubernetes`` builds the programs (``tools/kubernetes``). Without them, the fixtures skip a test and say so.
