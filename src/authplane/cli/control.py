@@ -1,8 +1,10 @@
 """`authplane control`."""
 
+import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import Annotated, assert_never
+from contextlib import asynccontextmanager, nullcontext
+from time import monotonic
+from typing import Annotated, Final, assert_never
 
 import structlog
 
@@ -35,6 +37,8 @@ from authplane.runtime.log import LogFormat, set_up_log
 from authplane.runtime.run_until_stopped import Stop, first_of, run_program
 from authplane.runtime.secret_files import warn_of_open_files
 from authplane.runtime.servers.admin import CONTROL_ADDRESS, AdminSettings, admin_pages, serve_admin
+from authplane.runtime.servers.grpc_lines import ENVIRONMENT, FailedHandshake, handshakes_reported
+from authplane.runtime.servers.handshake_words import HANDSHAKE_FAILED, HandshakeWords, handshake_words
 from authplane.runtime.servers.listen import parse_address
 from authplane.runtime.servers.tls_files import TlsFiles
 from authplane.sources.runtime.last_good_store import LastGood, default_state_dir
@@ -43,6 +47,8 @@ from authplane.xds.server.node_identity import NodeName, NodeRules
 from authplane.xds.server.stream_messages import Acked, Nacked
 
 log = structlog.stdlib.get_logger()
+_AGAIN: Final = 60.0
+"""Seconds after which a failed handshake of the same client is logged again."""
 
 
 def control(
@@ -121,7 +127,10 @@ def serve_control(folder: Folder, settings: ControlSettings, admin: AdminSetting
             log.info("control plane listening", address=str(bound), folder=str(folder.root))
             await first_of(stop.asked, lambda: plane.follow(settings))
 
-    run_program(program)
+    # The variables are ours, unless the user wants to see what gRPC writes.
+    ours = all(os.environ.get(name) == value for name, value in ENVIRONMENT.items())
+    with handshakes_reported(_Handshakes().tell) if ours else nullcontext():
+        run_program(program)
 
 
 @asynccontextmanager
@@ -133,6 +142,22 @@ async def _serve_admin(plane: Control, settings: AdminSettings | None) -> AsyncG
     pages = admin_pages(ControlMetrics(plane), {"xds": plane.obstacle})
     async with serve_admin(settings, pages):
         yield
+
+
+class _Handshakes:
+    """Logs failed handshakes; an Envoy tries again every few seconds, and the same failure is logged once a minute."""
+
+    def __init__(self) -> None:
+        self._logged: dict[tuple[str, str], float] = {}
+
+    def tell(self, failed: FailedHandshake) -> None:
+        """Log a failure."""
+        words = handshake_words(failed.why) or HandshakeWords(failed.why, "Check the TLS files of the client.")
+        key, now = (failed.peer.rpartition(":")[0], words.why), monotonic()
+        self._logged = {each: when for each, when in self._logged.items() if now - when < _AGAIN}
+        if key not in self._logged:
+            self._logged[key] = now
+            log.warning(HANDSHAKE_FAILED, peer=failed.peer or "unknown", why=words.why, fix=words.fix)
 
 
 def tell(told: Told) -> None:

@@ -1,6 +1,7 @@
 """The command ``authplane``."""
 
 import gc
+import os
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ import click
 
 from authplane.cli.shared.parameters import SETTINGS, Group, build_command
 from authplane.runtime.extras import ExtraMissingError, extra_of, require_extra
+from authplane.runtime.servers.grpc_lines import ENVIRONMENT
+
+NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Entry(NamedTuple):
@@ -23,6 +27,8 @@ class Entry(NamedTuple):
     """The first line of its help; a test compares it with the docstring."""
     extra: str = ""
     """The extra that the command requires."""
+    environment: Mapping[str, str] = NO_VARIABLES
+    """The environment variables that its packages need when they are imported, unless the user has set them."""
     hidden: bool = False
 
 
@@ -38,6 +44,7 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
             "control:control",
             "Compile a folder of resources and serve the configuration to Envoy and gRPC servers over xDS.",
             extra="gateway",
+            environment=ENVIRONMENT,
         ),
         "authserver": Entry(
             "authserver:authserver", "Run an authorization service for Envoy (ext_authz).", extra="gateway"
@@ -183,5 +190,8 @@ def build_app() -> Program:
 
 def main() -> None:
     """Run the command that the user typed."""
+    typed = COMMANDS.get(sys.argv[1]) if len(sys.argv) > 1 else None
+    for name, value in (typed.environment if typed is not None else NO_VARIABLES).items():
+        os.environ.setdefault(name, value)
     build_app()(prog_name="authplane")
     sys.exit(0)

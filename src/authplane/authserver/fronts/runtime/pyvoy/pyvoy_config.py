@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, assert_never
 
 from authplane.authserver.plan.server_plan import FrontLimits
+from authplane.runtime.servers.handshake_words import HANDSHAKE_FAILED
 from authplane.runtime.servers.listen import Address, ServerTls, TcpAddress, UnixAddress
 
 Json: TypeAlias = dict[str, Any]
@@ -16,9 +17,6 @@ STATS: Final = "checks"
 CERTIFICATE: Final = "certificate"
 CLIENTS: Final = "clients"
 """The names of the secrets: the server's certificate, and the CA of its clients."""
-
-HANDSHAKE_FAILED: Final = "TLS handshake failed"
-"""The log message about a client whose certificate is missing or not from the CA."""
 
 _TYPE: Final = "type.googleapis.com/"
 _SECRET: Final = f"{_TYPE}envoy.extensions.transport_sockets.tls.v3.Secret"
