@@ -163,6 +163,27 @@ async def test_a_transition_is_an_event_and_a_repeated_one_is_counted(upstream_c
         assert "Warning  Valid" in described
 
 
+@pytest.mark.requirement("KU-10")
+async def test_from_an_object_that_is_not_ours_any_more_our_status_is_withdrawn(
+    upstream_crds: Cluster, namespace: str
+) -> None:
+    async with running(Lab(upstream_crds, namespace, "a")) as lab:
+        wanted = (proxy(namespace), policy(namespace, "b"))
+        for each in wanted:
+            lab.create(each.ref)
+        await lab.publish(*wanted)
+        for each in wanted:
+            lab.see(each.ref)
+        await lab.publish()
+        # The schema of the kind fills in a status that says nothing.
+        untouched = {"currentStatus": "NotReconciled", "description": "Waiting for controller"}
+        assert [lab.status(each.ref) for each in wanted] == [untouched, {"ancestors": []}]
+        for each in wanted:
+            lab.see(each.ref)
+        await lab.publish()
+        assert lab.writer.written == 4
+
+
 async def test_an_object_that_is_gone_is_forgotten(upstream_crds: Cluster, namespace: str) -> None:
     async with running(Lab(upstream_crds, namespace, "a")) as lab:
         wanted = proxy(namespace)

@@ -100,9 +100,23 @@ def test_the_newest_status_of_an_object_counts_and_one_worker_has_it() -> None:
 def test_an_object_without_status_is_forgotten() -> None:
     lab = Lab()
     lab.queue.offer([status(WEB), status(SHOP)], 0.0)
+    lab.objects.drop(WEB)
     lab.queue.offer([status(SHOP)], 0.0)
     assert lab.queue.wanted(WEB) is None
     assert WEB not in lab.queue
+
+
+def test_an_object_that_exists_and_has_no_status_any_more_is_left() -> None:
+    lab = Lab()
+    lab.queue.offer([status(WEB), status(SHOP)], 0.0)
+    lab.queue.offer([status(SHOP)], 0.0)
+    assert (lab.queue.leaves(WEB), lab.queue.leaves(SHOP), WEB in lab.queue) == (True, False, True)
+    lab.queue.offer([status(WEB), status(SHOP)], 0.0)
+    assert not lab.queue.leaves(WEB)
+    lab.queue.offer([], 0.0)
+    lab.queue.left(WEB)
+    lab.queue.offer([], 0.0)
+    assert (lab.queue.leaves(WEB), lab.queue.leaves(SHOP)) == (False, True)
 
 
 @pytest.mark.requirement("KU-14")

@@ -26,18 +26,21 @@ class WriteQueue:
         """Since when the status of an object depends on proxies that have not answered."""
         self._overdue: set[Ref] = set()
         """Those of them whose proxies have had their time."""
+        self._leaving: set[Ref] = set()
+        """Objects that still exist and are not ours any more, such as those that got another class."""
         self._written: dict[Ref, tuple[StoredObject, frozenset[str]]] = {}
         """What we wrote, and the versions before it: what was seen of an object may be older than that."""
 
     def __contains__(self, ref: Ref) -> bool:
-        return ref in self._wanted
+        return ref in self._wanted or ref in self._leaving
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._busy)
 
     def offer(self, statuses: Iterable[Status], now: float) -> None:
         """Take the statuses of all objects."""
-        self._wanted = {each.ref: each for each in statuses}
+        before, self._wanted = self._wanted, {each.ref: each for each in statuses}
+        self._leave(before.keys() - self._wanted.keys())
         for known in (self._done, self._unanswered, self._written):
             for ref in [ref for ref in known if ref not in self._wanted]:
                 del known[ref]
@@ -50,6 +53,20 @@ class WriteQueue:
                 self._overdue.discard(ref)
             self._mark(ref, status)
         self.revise(now)
+
+    def _leave(self, refs: Iterable[Ref]) -> None:
+        self._leaving = {
+            ref for ref in (*self._leaving, *refs) if ref not in self._wanted and self._objects.version(ref)
+        }
+        self._waiting |= dict.fromkeys(self._leaving)
+
+    def leaves(self, ref: Ref) -> bool:
+        """Tell whether our status must be withdrawn from an object."""
+        return ref in self._leaving
+
+    def left(self, ref: Ref) -> None:
+        """Note that an object has nothing of ours any more."""
+        self._leaving.discard(ref)
 
     def seen(self, ref: Ref) -> None:
         """Note that the API server has another version of an object."""
@@ -100,8 +117,8 @@ class WriteQueue:
         self._busy.discard(ref)
 
     def again(self, ref: Ref) -> None:
-        """Put an object back into the queue, as far as it still has a status."""
-        if ref in self._wanted:
+        """Put an object back into the queue, as far as there is something to do about it."""
+        if ref in self:
             self._waiting[ref] = None
 
     def wanted(self, ref: Ref) -> Status | None:

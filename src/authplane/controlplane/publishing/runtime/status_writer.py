@@ -12,7 +12,7 @@ import structlog
 from authplane.controlplane.publishing.runtime.leadership import Leadership
 from authplane.controlplane.publishing.write_queue import WriteQueue
 from authplane.controlplane.status.kubernetes.status_events import EventWrite, build_events
-from authplane.controlplane.status.kubernetes.status_writes import StatusWrite, build_write
+from authplane.controlplane.status.kubernetes.status_writes import StatusWrite, build_withdrawal, build_write
 from authplane.controlplane.status.kubernetes.stored_objects import StoredObject, parse_stored
 from authplane.controlplane.status.resource_status import Status
 from authplane.core.backoff import backoff_delay
@@ -79,12 +79,12 @@ class StatusWriter:
         stored = self._queue.stored(ref)
         for _ in range(_ATTEMPTS):
             status = self._queue.wanted(ref)
-            if status is None or stored is None:
+            if stored is None or (status is None and not self._queue.leaves(ref)):
+                self._queue.left(ref)
                 return
-            write = self._build(status, stored)
+            write = build_withdrawal(stored) if status is None else self._build(status, stored)
             if write is None:
-                if stored.generation == status.generation:
-                    self._queue.has(status, stored)
+                self._nothing_to_do(ref, status, stored)
                 return
             seconds = self._leadership.seconds_left()
             if not seconds:
@@ -103,11 +103,17 @@ class StatusWriter:
                 return
         self._failed(ref, "Other clients write the object all the time. Check which ones do.")
 
+    def _nothing_to_do(self, ref: Ref, status: Status | None, stored: StoredObject) -> None:
+        if status is None:
+            self._queue.left(ref)
+        elif stored.generation == status.generation:
+            self._queue.has(status, stored)
+
     def _build(self, status: Status, stored: StoredObject) -> StatusWrite | None:
         patient = self._queue.patient(status.ref, uptime())
         return build_write(status, stored, now(), known=self._queue.known(), patient=patient)
 
-    async def _write(self, status: Status, write: StatusWrite) -> bool:
+    async def _write(self, status: Status | None, write: StatusWrite) -> bool:
         """Write a status; tell whether this is done, or the object must be read again."""
         before = write.stored
         answer = await self._client.request(
@@ -115,12 +121,11 @@ class StatusWriter:
         )
         match answer.status:
             case HTTPStatus.OK:
-                after = parse_stored(before.ref, before.path, json.loads(answer.body))
-                self._queue.wrote(status, before, after)
                 self._succeeded(before.ref)
-                self._emit(build_events(write.transitions, before, now(), self._instance))
-                if self._build(status, after) is not None:
-                    self._note(before.ref.kind, "The API server did not store the whole status. Check the schema.")
+                if status is None:
+                    self._queue.left(before.ref)
+                else:
+                    self._stored(status, write, parse_stored(before.ref, before.path, json.loads(answer.body)))
                 return True
             case HTTPStatus.CONFLICT:
                 return False
@@ -128,6 +133,12 @@ class StatusWriter:
                 return True
             case _:
                 raise ApiUnreachableError(answer_fault(answer, "patch", f"the status of {before.ref}"))
+
+    def _stored(self, status: Status, write: StatusWrite, after: StoredObject) -> None:
+        self._queue.wrote(status, write.stored, after)
+        self._emit(build_events(write.transitions, write.stored, now(), self._instance))
+        if self._build(status, after) is not None:
+            self._note(status.ref.kind, "The API server did not store the whole status. Check the schema of the kind.")
 
     async def _read(self, stored: StoredObject) -> StoredObject | None:
         answer = await self._client.request("GET", stored.path)

@@ -1,7 +1,7 @@
 """What to write to the API server, so that an object has our status and keeps what other controllers wrote."""
 
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -77,6 +77,17 @@ def build_write(
     return _keyed(shaped, stored, made) if listed is None else _listed(shaped, stored, made, listed)
 
 
+def build_withdrawal(stored: StoredObject) -> StatusWrite | None:
+    """Return the patch that takes our status from an object that is not ours any more; None if it has nothing of us."""
+    listed = LISTS.get(stored.ref.kind)
+    if listed is None:
+        # Applying nothing removes what earlier applies of ours added, and nothing else.
+        return _apply(stored, {}, ()) if stored.status else None
+    before = _entries(stored, listed)
+    entries = place_entries(before, {}, listed)
+    return None if entries == before else _merge(stored, listed, entries, ())
+
+
 def awaits_proxies(status: Status) -> bool:
     """Tell whether a condition depends on proxies that have not answered, or are not connected."""
     return any(
@@ -132,15 +143,14 @@ def _keyed(status: Status, stored: StoredObject, made: _Made) -> StatusWrite | N
         for each in wanted["listeners"]:
             stored_conditions = known.get(each["name"], {}).get("conditions")
             changes += _transitions(f"listener {each['name']}", stored_conditions, each["conditions"])
-    if not _differs(before, wanted):
-        return None
-    body = {
-        "apiVersion": stored.api_version,
-        "kind": status.ref.kind,
-        "metadata": {"name": status.ref.name, "resourceVersion": stored.resource_version, "uid": stored.uid}
-        | ({"namespace": status.ref.namespace} if "/namespaces/" in stored.path else {}),
-        "status": wanted,
-    }
+    return _apply(stored, {"status": wanted}, changes) if _differs(before, wanted) else None
+
+
+def _apply(stored: StoredObject, ours: Mapping[str, Any], changes: Iterable[Transition]) -> StatusWrite:
+    ref = stored.ref
+    metadata = {"name": ref.name, "resourceVersion": stored.resource_version, "uid": stored.uid}
+    metadata |= {"namespace": ref.namespace} if "/namespaces/" in stored.path else {}
+    body = {"apiVersion": stored.api_version, "kind": ref.kind, "metadata": metadata, **ours}
     # Our conditions are ours, whoever wrote one of that type before.
     return _write(stored, {"fieldManager": FIELD_MANAGER, "force": "true"}, APPLY, body, changes)
 
@@ -162,19 +172,23 @@ def _differs(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _listed(status: Status, stored: StoredObject, made: _Made, listed: EntryList) -> StatusWrite | None:
-    found = stored.status.get(listed.field)
-    before: Sequence[Any] = found if isinstance(found, list) else ()
+    before = _entries(stored, listed)
     parts: tuple[AncestorStatus | ParentStatus, ...]
     parts = status.ancestors if listed is ANCESTORS else status.parents
     changes: list[Transition] = []
     ours = {entry_key(dict(each.ref)): partial(_entry, each, made, listed, changes) for each in parts}
     entries = place_entries(before, ours, listed)
-    if entries == list(before):
-        return None
-    body = {
-        "metadata": {"resourceVersion": stored.resource_version, "uid": stored.uid},
-        "status": {listed.field: entries},
-    }
+    return None if entries == before else _merge(stored, listed, entries, changes)
+
+
+def _entries(stored: StoredObject, listed: EntryList) -> list[Any]:
+    found = stored.status.get(listed.field)
+    return found if isinstance(found, list) else []
+
+
+def _merge(stored: StoredObject, listed: EntryList, entries: list[Any], changes: Iterable[Transition]) -> StatusWrite:
+    metadata = {"resourceVersion": stored.resource_version, "uid": stored.uid}
+    body = {"metadata": metadata, "status": {listed.field: entries}}
     return _write(stored, {"fieldManager": FIELD_MANAGER}, MERGE, body, changes)
 
 
