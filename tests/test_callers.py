@@ -24,7 +24,6 @@ LATER: Final[Mapping[str, frozenset[str]]] = {
     "authplane.controlplane.publishing.runtime.publish_statuses": frozenset({"StatusPublisher"}),
     "authplane.sources.kubernetes.api_kinds": frozenset({"SELECTED", "UNUSABLE_SECRETS", "api_kinds"}),
     "authplane.sources.runtime.follow_kind": frozenset({"follow_kind"}),
-    "authplane.runtime.kubernetes.kubeconfig": frozenset({"find_login"}),
     # CEL-11: the contract has it, and says that no filter of ours uses it.
     "authplane.matching.expressions.wire": frozenset({"parse_extraction"}),
 }

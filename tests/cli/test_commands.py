@@ -18,7 +18,7 @@ from authplane.cli.main import build_app
 
 COMMANDS = [
     "run", "init", "control", "authserver", "validate", "apply", "status", "doctor", "decisions", "explain", "compile",
-    "bootstrap", "check", "match", "test", "lint", "fmt", "schema", "crds", "dev",
+    "bootstrap", "check", "match", "test", "lint", "fmt", "schema", "crds", "certificates", "dev",
 ]  # fmt: skip
 GROUPS = {
     "authserver": ["testserver", "htpasswd", "policy", "serve"],

@@ -11,7 +11,7 @@ import pytest
 from tests.support.eventually import START_LIMIT
 from tests.support.pages import ROOT
 from tools.go_toolchain import LEAST, find_go
-from tools.kubernetes.built_programs import CLUSTER, AbsentError, Build, build_programs, find_programs
+from tools.kubernetes.built_programs import CLUSTER, HELM, AbsentError, Build, build_programs, find_programs
 
 GO: Final = """#!/bin/sh
 case "$1" in env) echo go9.9.9; exit;; esac
@@ -39,7 +39,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_programs_that_are_not_built_are_missing_with_what_to_do(place: Path) -> None:
-    with pytest.raises(AbsentError, match=r"^etcd, kube-apiserver, kubectl are not built\. Run make kubernetes\.$"):
+    with pytest.raises(AbsentError, match=r"^Not built: etcd, kube-apiserver, kubectl\. Run make kubernetes\.$"):
         find_programs(CLUSTER)
 
 
@@ -76,7 +76,7 @@ def test_two_builders_build_once(place: Path) -> None:
 
 
 def test_another_version_has_another_folder() -> None:
-    other = Build(module="cluster", version=CLUSTER.version, programs=CLUSTER.programs, variables={"a": "b"})
+    other = Build(module="cluster", version=CLUSTER.version, programs=CLUSTER.programs, variables={}, minutes=1)
     assert other.folder() != CLUSTER.folder()
     assert re.fullmatch(r"cluster-v1\.36\.3-[0-9a-f]{12}", CLUSTER.folder().name)
 
@@ -119,6 +119,8 @@ def test_a_go_that_is_new_enough_is_used(place: Path) -> None:
 
 
 def test_versions_are_those_of_the_modules() -> None:
+    helm = (ROOT / "tools" / "kubernetes" / "go" / "helm" / "go.mod").read_text(encoding="utf-8")
+    assert f"helm.sh/helm/v3 {HELM.version} " in helm
     module = (ROOT / "tools" / "kubernetes" / "go" / "cluster" / "go.mod").read_text(encoding="utf-8")
     assert f"k8s.io/kubernetes {CLUSTER.version}\n" in module
     assert set(CLUSTER.variables.values()) >= {CLUSTER.version}

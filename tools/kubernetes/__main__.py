@@ -2,20 +2,23 @@
 
 import os
 import sys
+from collections.abc import Callable, Mapping
 
-from tools.kubernetes.built_programs import CLUSTER, AbsentError, build_programs, find_programs
+from tools.kubernetes.built_programs import CLUSTER, HELM, AbsentError, build_programs, find_programs
 from tools.kubernetes.upstream_crds import fetch_crds
 
 
 def main() -> int:
     """Build each part; a part that cannot be built does not stop the others."""
     missing = 0
-    for part, make in {
+    parts: Mapping[str, Callable[[], object]] = {
         "The test cluster": lambda: (
             find_programs(CLUSTER) if os.environ.get("KUBE_ASSETS") else build_programs(CLUSTER)
         ),
         "The set of upstream CRDs": fetch_crds,
-    }.items():
+        "Helm": lambda: build_programs(HELM),
+    }
+    for part, make in parts.items():
         try:
             make()
         except AbsentError as error:

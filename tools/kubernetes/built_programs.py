@@ -29,7 +29,9 @@ class Build:
     """One binary that a module of ours gives, and the names that start it."""
 
     module: str
-    """Folder with go.mod, go.sum and main.go."""
+    """Folder with go.mod, go.sum and perhaps main.go."""
+    package: str = "."
+    """Package to build; without main.go it is one of another module."""
     version: str
     """Of what is built, for people who look into the cache."""
     programs: tuple[str, ...]
@@ -37,12 +39,14 @@ class Build:
     """Programs that ``KUBE_ASSETS`` may lack."""
     variables: Mapping[str, str]
     """Variables of the program that the linker sets."""
+    minutes: int
+    """About how long two cores need, from empty caches."""
 
     def folder(self) -> Path:
         """Return where it is built: another folder for each change of what it is built from."""
         content = hashlib.sha256(repr(sorted(self.variables.items())).encode())
-        for name in ("go.mod", "go.sum", "main.go"):
-            content.update((_MODULES / self.module / name).read_bytes())
+        for path in sorted((_MODULES / self.module).iterdir()):
+            content.update(path.read_bytes())
         return cache_folder() / "kubernetes" / f"{self.module}-{self.version}-{content.hexdigest()[:12]}"
 
 
@@ -56,12 +60,28 @@ CLUSTER: Final = Build(
         for package in _VERSIONS
         for name, value in (("gitVersion", "v1.36.3"), ("gitMajor", "1"), ("gitMinor", "36"), ("gitTreeState", "clean"))
     },
+    minutes=10,
+)
+HELM: Final = Build(
+    module="helm",
+    package="helm.sh/helm/v3/cmd/helm",
+    version="v3.22.0",
+    programs=("helm",),
+    variables={
+        "helm.sh/helm/v3/internal/version.version": "v3.22.0",
+        # The version of Kubernetes that Helm assumes if it renders without a cluster.
+        "helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor": "1",
+        "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor": "36",
+        "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor": "1",
+        "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor": "36",
+    },
+    minutes=4,
 )
 
 
 def find_programs(build: Build) -> Mapping[str, Path]:
     """Return the programs by name, without building anything; raises `AbsentError`."""
-    given = os.environ.get("KUBE_ASSETS")
+    given = os.environ.get("KUBE_ASSETS") if build is CLUSTER else None
     folder = Path(given).absolute() if given else build.folder()
     found = {name: folder / name for name in build.programs if (folder / name).is_file()}
     missing = sorted(set(build.programs) - found.keys() - build.optional)
@@ -70,7 +90,7 @@ def find_programs(build: Build) -> Mapping[str, Path]:
             f'KUBE_ASSETS is "{given}", which lacks {", ".join(missing)}. Add them, or unset KUBE_ASSETS.'
         )
     if missing:
-        raise AbsentError(f"{', '.join(missing)} are not built. Run make kubernetes.")
+        raise AbsentError(f"Not built: {', '.join(missing)}. Run make kubernetes.")
     return found
 
 
@@ -97,9 +117,14 @@ def _build(build: Build, folder: Path, go: Path) -> None:
         *(word for name, value in sorted(build.variables.items()) for word in ("-X", f"{name}={value}")),
     ]
     command = [str(go), "build", "-v", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", " ".join(flags)]
-    print(f"building {', '.join(build.programs)} {build.version} from Go modules (once; about 10 minutes)", flush=True)
+    print(
+        f"building {', '.join(build.programs)} {build.version} from Go modules (once; about {build.minutes} minutes)",
+        flush=True,
+    )
     last: list[str] = []
-    for count, line in enumerate(_lines([*command, "-o", str(unfinished / binary), "."], _MODULES / build.module), 1):
+    for count, line in enumerate(
+        _lines([*command, "-o", str(unfinished / binary), build.package], _MODULES / build.module), 1
+    ):
         last = [*last[-_LAST:], line]
         if count % _OFTEN == 0:
             print(f"  {count} packages and modules, now {line}", flush=True)

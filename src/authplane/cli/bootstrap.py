@@ -11,6 +11,7 @@ from authplane.cli.shared.output import fail, print_line
 from authplane.cli.shared.parameters import Option
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import (
+    AdminPages,
     ClientFiles,
     ControlPlane,
     Tcp,
@@ -50,6 +51,16 @@ def bootstrap(
         ),
     ] = "",
     admin: Annotated[str, Option(help="Address of Envoy's admin interface.")] = "127.0.0.1:9901",
+    stats_address: Annotated[
+        str,
+        Option(
+            help=(
+                "Address of a listener for probes and Prometheus: host:port or :port. It serves /ready and"
+                " /stats/prometheus without authentication, and no other page of the admin interface. Default: no"
+                " such listener."
+            )
+        ),
+    ] = "",
     delta: Annotated[bool, Option("--delta", help="Use delta xDS, which transfers changes only.")] = False,
     tls_ca_path: Annotated[str, Option(help="PEM file with the CA certificate of the control plane.")] = "",
     tls_cert_path: Annotated[str, Option(help="PEM file with the client certificate of this Envoy.")] = "",
@@ -89,7 +100,8 @@ def bootstrap(
             _require_name(id_, names, tls_cert_path)
         tls = ClientFiles(server_name=name, ca=tls_ca_path, certificate=tls_cert_path, key=tls_key_path)
         control = ControlPlane(where=where, delta=delta, tls=tls if any(files) else None)
-        message = ads_bootstrap(control, node=id_, admin=_where(parse_address(admin)))
+        pages = AdminPages(admin=_where(parse_address(admin)), stats=_stats(stats_address))
+        message = ads_bootstrap(control, node=id_, pages=pages)
     click.echo(json_text(message), nl=False)
 
 
@@ -132,6 +144,15 @@ def _require_name(node: str, names: Mapping[NodeName, frozenset[str]], certifica
         f" this Envoy. DNS names and URIs in the certificate: {has}. Set --node to one of them, or use"
         " another certificate."
     )
+
+
+def _stats(text: str) -> Tcp | None:
+    if not text:
+        return None
+    address = parse_address(text)
+    if not isinstance(address, TcpAddress):
+        fail(f'"{text}" is not an address that probes can reach. Use host:port or :port.', status=2)
+    return Tcp(address.host or "0.0.0.0", address.port)  # noqa: S104 (as :port means for every command that listens)
 
 
 def _where(address: Address) -> Where:

@@ -92,6 +92,10 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
         "crds": Entry(
             "authoring.print_crds:print_crds", "Print the CustomResourceDefinitions of the kinds, for a cluster."
         ),
+        "certificates": Entry(
+            "write_certificates:certificates",
+            "Create a CA and certificates for the parts of an installation, as Secrets of a cluster, and renew them.",
+        ),
         "dev": Entry("dev:dev", "Create an issuer, tokens and certificates for development, not for production."),
         "echo": Entry("echo:echo", "Answer every HTTP request with a description of that request.", hidden=True),
     }

@@ -113,7 +113,10 @@ class ApiObjects:
         """Return a list as the API server gives it: of one namespace, or of all."""
         found = self._resource(api_version, kind)
         inside = ["namespaces", namespace] if found["namespaced"] and namespace else []
-        return _taken(self.request("GET", "/".join([_root(api_version), *inside, found["name"]])))
+        answer = _taken(self.request("GET", "/".join([_root(api_version), *inside, found["name"]])))
+        # Items of a list do not repeat what they are.
+        answer["items"] = [{"apiVersion": api_version, "kind": kind, **each} for each in answer["items"]]
+        return answer
 
     def serves(self, api_version: str, kind: str) -> bool:
         """Tell whether the API server lists a kind, as it does soon after its CRD is established."""

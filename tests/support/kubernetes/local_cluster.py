@@ -177,7 +177,7 @@ class Cluster:
         )
 
     def _is_served(self, definition: Object) -> bool:
-        conditions: list[Any] = self.objects.read(definition).get("status", {}).get("conditions", [])
+        conditions: list[Any] = self.objects.read(definition).get("status", {}).get("conditions") or []
         if not any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
             return False
         spec = definition["spec"]

@@ -30,6 +30,7 @@ from authplane.controlplane.graph.model.envoy_regexes import LARGEST_PROGRAM
 from authplane.controlplane.render.envoy_pieces import FROM_ADS, duration, pack, socket_address
 from authplane.controlplane.render.rendered import Rendered
 from authplane.controlplane.render.stat_tags import stats_config
+from authplane.controlplane.render.stats_listener import admin_cluster, stats_listener
 from authplane.core.addresses import parse_ip_address
 from authplane.core.values import dataclass
 
@@ -75,16 +76,25 @@ class ControlPlane:
     tls: ClientFiles | None = None
 
 
-def ads_bootstrap(control: ControlPlane, *, node: str, admin: Where | None = None) -> bootstrap_pb2.Bootstrap:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminPages:
+    """Where Envoy serves its admin interface, and readiness and metrics to others."""
+
+    admin: Where
+    stats: Tcp | None = None
+    """Serves /ready and /stats/prometheus without authentication, for probes and Prometheus."""
+
+
+def ads_bootstrap(control: ControlPlane, *, node: str, pages: AdminPages | None = None) -> bootstrap_pb2.Bootstrap:
     """Build the start-up configuration of an Envoy that gets everything over ADS."""
     api_type = config_source_pb2.ApiConfigSource.ApiType
     return bootstrap_pb2.Bootstrap(
         node=base_pb2.Node(id=node, cluster="authplane"),
-        admin=bootstrap_pb2.Admin(address=_address(admin)) if admin else None,
+        admin=bootstrap_pb2.Admin(address=_address(pages.admin)) if pages else None,
         overload_manager=_overload_manager(),
         layered_runtime=_runtime(),
         stats_config=stats_config(),
-        static_resources=bootstrap_pb2.Bootstrap.StaticResources(clusters=[_control_cluster(control)]),
+        static_resources=_static_resources(control, pages),
         dynamic_resources=bootstrap_pb2.Bootstrap.DynamicResources(
             lds_config=FROM_ADS,
             cds_config=FROM_ADS,
@@ -102,6 +112,14 @@ def ads_bootstrap(control: ControlPlane, *, node: str, admin: Where | None = Non
             ),
         ),
     )
+
+
+def _static_resources(control: ControlPlane, pages: AdminPages | None) -> bootstrap_pb2.Bootstrap.StaticResources:
+    found = bootstrap_pb2.Bootstrap.StaticResources(clusters=[_control_cluster(control)])
+    if pages is not None and pages.stats is not None:
+        found.listeners.append(stats_listener(_address(pages.stats)))
+        found.clusters.append(admin_cluster(_address(pages.admin)))
+    return found
 
 
 def _reconnects() -> base_pb2.RetryPolicy:
