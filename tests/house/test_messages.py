@@ -114,6 +114,7 @@ PASSES_ON: Final[dict[str, str]] = {
     "runtime/kubernetes/api_client.py:__exit__": "each CredentialsError ends with a remedy",
     "runtime/kubernetes/api_client.py:_lines": "ApiStatusError writes the sentence itself",
     "runtime/kubernetes/kubeconfig.py:refuse": "the messages of its tables end with a remedy",
+    "sources/kubernetes/object_documents.py:object_chunk": "each _UnusableError ends with a remedy",
     "sources/runtime/read_folder.py:_complain": _FILE,
     "sources/runtime/read_folder.py:_read": _FILE,
     "grpc/filters.py:filter_from": "each problem ends with a remedy",

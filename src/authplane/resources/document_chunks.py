@@ -50,6 +50,8 @@ class Chunk:
     """The kinds of documents that do not concern us."""
     faulty: bool
     """There is a problem here or in a resource."""
+    lines: bool = True
+    """The text has lines that people know; an object of a cluster has none."""
 
 
 def split_documents(text: str) -> Iterator[tuple[str, int]]:
@@ -75,10 +77,10 @@ def build_chunk(text: str) -> Chunk:
     return chunk_of(text, parse_nodes(text))
 
 
-def chunk_of(text: str, parsed: Parsed) -> Chunk:
+def chunk_of(text: str, parsed: Parsed, *, lines: bool = True) -> Chunk:
     """Decode one document."""
     if parsed.root is None or is_null(parsed.root):
-        return Chunk(text, (), parsed.spots, (), faulty=bool(parsed.spots))
+        return Chunk(text, (), parsed.spots, (), faulty=bool(parsed.spots), lines=lines)
     docs: list[Doc] = []
     spots: list[Spot] = []
     ignored: list[str] = []
@@ -103,7 +105,7 @@ def chunk_of(text: str, parsed: Parsed) -> Chunk:
                     docs.append(doc)
     spots.extend(unclaimed)
     faulty = bool(spots) or any(doc.spots for doc in docs)
-    return Chunk(text, tuple(docs), tuple(spots), tuple(ignored), faulty)
+    return Chunk(text, tuple(docs), tuple(spots), tuple(ignored), faulty, lines)
 
 
 _MARK: Final = re.compile(r"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)

@@ -68,6 +68,8 @@ class Origins:
                 yield Place(file, 0, 0), known[0].doc.ref
 
     def _locate(self, chunk: Chunk, path: Path, inside: Inside | None) -> tuple[int, int] | None:
+        if not chunk.lines:
+            return (0, 0) if inside is None else None
         if chunk not in self._roots:
             if len(self._roots) >= _MOST_ROOTS:
                 self._roots.clear()

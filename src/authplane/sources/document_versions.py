@@ -50,11 +50,17 @@ class _Good:
 class Library:
     """A session over a changing set of files: report what changed, then read what is in force.
 
-    ``demand`` is the source's requirement of all documents together; it returns what is then in force.
+    ``demand`` is the source's requirement of all documents together; it returns what is then in force. ``again`` reads
+    a document that was in force before.
     """
 
-    def __init__(self, demand: Callable[[Loaded], Loaded] = lambda loaded: loaded) -> None:
+    def __init__(
+        self,
+        demand: Callable[[Loaded], Loaded] = lambda loaded: loaded,
+        again: Callable[[str], Source] | None = None,
+    ) -> None:
         self._demand = demand
+        self._again = again
         self._chunks: WeakValueDictionary[str, Chunk] = WeakValueDictionary()
         self._stencils = Stencils()
         self._pending: dict[str, Source | None] = {}
@@ -89,11 +95,7 @@ class Library:
 
     def restore(self, versions: Mapping[str, Iterable[tuple[int, str]] | None]) -> None:
         """Start with what was in force before; None means that no version of the file was ever good."""
-        found = {
-            file: source_of(pieces, self._chunks, self._stencils)
-            for file, pieces in versions.items()
-            if pieces is not None
-        }
+        found = {file: self._read_again(pieces) for file, pieces in versions.items() if pieces is not None}
         # What another release of this program could use, and this one cannot, is no good version.
         usable = {file: source for file, source in found.items() if source.usable}
         self._lenient = {file for file in versions if file not in usable}
@@ -103,6 +105,12 @@ class Library:
             self._settle(key)
         self._unsaved = set()
         self._loaded = self._demand(self._snapshot())
+
+    def _read_again(self, pieces: Iterable[tuple[int, str]]) -> Source:
+        if self._again is None:
+            return source_of(pieces, self._chunks, self._stencils)
+        [(_, text)] = pieces
+        return self._again(text)
 
     def unsaved(self) -> Mapping[str, Source | None]:
         """Return the files whose version in force has changed since the last call; None means that the file is gone."""
@@ -117,6 +125,10 @@ class Library:
     def changed(self, file: str, content: bytes, unit: str = "") -> None:
         """Take the new content of a file; files of one ``unit`` come into force together."""
         self._tell(file, parse_source(content, self._chunks, self._stencils), unit)
+
+    def replaced(self, file: str, source: Source) -> None:
+        """Take the new content of a file that has been read."""
+        self._tell(file, source, "")
 
     def unreadable(self, file: str, why: str, unit: str = "") -> None:
         """Note that a file is there and cannot be read."""
@@ -139,6 +151,14 @@ class Library:
         if self._pending:
             self.settle()
         return self._loaded
+
+    def said(self, file: str) -> Source | None:
+        """Return what a file says now, in force or not."""
+        return self._said.get(file)
+
+    def reconsider(self) -> None:
+        """Demand again what is demanded of all documents together."""
+        self._loaded = self._demand(self._snapshot())
 
     def settle(self, fresh: Container[str] = frozenset()) -> bool:
         """Put into force what can be; tell whether anything is another now.

@@ -110,6 +110,11 @@ class Reflector:
         return len(self._known)
 
     @property
+    def version(self) -> str:
+        """The API version in which objects are read."""
+        return self.kind.versions[self._version]
+
+    @property
     def watching(self) -> bool:
         """Tell whether more lines of the open watch are wanted."""
         return self._open
@@ -118,11 +123,10 @@ class Reflector:
         """Return what to do next; ``draw`` is random, from 0 up to 1."""
         if now < self._not_before:
             return Pause(self._not_before)
-        version = self.kind.versions[self._version]
-        path, query = self.kind.path(version, self.scope.namespace), self.scope.query()
+        path, query = self.kind.path(self.version, self.scope.namespace), self.scope.query()
         match self._phase:
             case _Phase.DISCOVER:
-                return Discover(self.kind.group_path(version))
+                return Discover(self.kind.group_path(self.version))
             case _Phase.LIST:
                 query |= {"limit": str(self._page)} if self._page else {}
                 return FetchPage(path=path, query=query | ({"continue": self._continue} if self._continue else {}))

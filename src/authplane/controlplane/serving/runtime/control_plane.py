@@ -1,4 +1,4 @@
-"""The control plane of one folder: it sends changes of the folder and of issuer keys to every proxy."""
+"""The control plane of a folder or a cluster: it sends changes of documents and of issuer keys to every proxy."""
 
 import asyncio
 import json
@@ -39,8 +39,8 @@ from authplane.runtime.run_until_stopped import first_of
 from authplane.runtime.servers.grpc_server import Tls
 from authplane.runtime.servers.http_server import HttpRequest, HttpResponse, serve_http
 from authplane.runtime.servers.listen import Address, ListenError
+from authplane.sources.runtime.document_source import DocumentSource, as_source
 from authplane.sources.runtime.read_folder import Folder
-from authplane.sources.runtime.watch import rebuilds
 from authplane.xds.server.stream_messages import Acked
 
 log: Final = structlog.stdlib.get_logger()
@@ -88,10 +88,15 @@ class ControlSettings:
 
 
 class Control:
-    """Rebuilds when the folder or a key changes, publishes, and knows the status of every resource."""
+    """Rebuilds when a document or a key changes, publishes, and knows the status of every resource."""
 
-    def __init__(self, folder: Folder, tell: Callable[[Told], None], policy_server: PolicyServer | None = None) -> None:
-        self._folder = folder
+    def __init__(
+        self,
+        source: Folder | DocumentSource,
+        tell: Callable[[Told], None],
+        policy_server: PolicyServer | None = None,
+    ) -> None:
+        self._source = as_source(source)
         self._tell = tell
         self._policy_server = policy_server
         self._ads = Ads(self._heard)
@@ -107,17 +112,15 @@ class Control:
 
     @asynccontextmanager
     async def serve(self, settings: ControlSettings) -> AsyncGenerator[Address]:
-        """Read the folder and serve while the block runs; the block must also run `follow`.
+        """Read all documents and serve while the block runs; the block must also run `follow`.
 
         The keys of issuers are fetched first, within a short limit: until the keys of an issuer are loaded, the policy
         server verifies its tokens.
         """
         require_protection(settings.address, settings.tls)
-        self._folder.scan(progress=_progress)
-        await self._folder.quiet()
-        async with follow_keys(settings.issuers) as keys:
+        async with self._source.reading(_progress), follow_keys(settings.issuers) as keys:
             self._keys = keys
-            native = native_issuers(self._compiler.compile(self._folder.library.current().resources).policies)
+            native = native_issuers(self._compiler.compile(self._source.library.current().resources).policies)
             keys.configure(native, _urls(native))
             await keys.tried(settings.wait_for_keys)
             self.rebuild()
@@ -135,8 +138,8 @@ class Control:
         """Rebuild after each burst of changes, for ever."""
         if self._keys is None:
             raise RuntimeError("nothing is followed before it is served")
-        folder, keys = rebuilds(self._folder, poll=settings.poll), self._keys.changes()
-        await first_of(lambda: self._obey(folder), lambda: self._obey(keys, keys=True), self._probe.follow)
+        documents, keys = self._source.changes(poll=settings.poll), self._keys.changes()
+        await first_of(lambda: self._obey(documents), lambda: self._obey(keys, keys=True), self._probe.follow)
 
     async def _obey(self, changes: AsyncGenerator[float], *, keys: bool = False) -> None:
         clock = asyncio.get_running_loop().time
@@ -152,11 +155,11 @@ class Control:
                 )
 
     def rebuild(self, *, keys: bool = False) -> None:
-        """Build the next generation from the folder and publish it; ``keys`` says whether new keys are the reason."""
+        """Build the next generation and publish it; ``keys`` says whether new keys are the reason."""
         elapsed = stopwatch()
         before = self.generation
         known = self._keys.take() if self._keys is not None else {}
-        loaded = self._folder.library.current()
+        loaded = self._source.library.current()
         renewed = rekeyed(before, loaded, known)
         generation = renewed or build_generation(loaded, before, self._policy_server, known, self._compiler)
         # Status describes what proxies get, so it is updated only after publishing.
@@ -253,7 +256,7 @@ class Control:
         """Let ``authplane status`` find this control plane; without it everything else works."""
         async with AsyncExitStack() as stack:
             try:
-                await stack.enter_async_context(serve_http(live_address(self._folder.root), self._respond))
+                await stack.enter_async_context(serve_http(live_address(self._source.root), self._respond))
             except (ListenError, NotLiveError) as error:
                 log.warning("authplane status cannot see the proxies of this control plane", why=str(error))
             yield
@@ -279,4 +282,4 @@ def _urls(issuers: Iterable[Issuer]) -> frozenset[str]:
 
 
 def _progress(done: int, total: int) -> None:
-    log.info("reading the folder", files=done, of=total)
+    log.info("reading resources", done=done, of=total)
