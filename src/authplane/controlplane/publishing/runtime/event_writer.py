@@ -9,8 +9,9 @@ from typing import Final
 
 import structlog
 
-from authplane.controlplane.status.kubernetes.status_events import EventWrite, series_patch
-from authplane.controlplane.status.kubernetes.status_writes import MERGE
+from authplane.controlplane.status.kubernetes.status_events import EventWrite, build_events, series_patch
+from authplane.controlplane.status.kubernetes.status_writes import MERGE, Transition
+from authplane.controlplane.status.kubernetes.stored_objects import StoredObject
 from authplane.runtime.clock import now
 from authplane.runtime.kubernetes.api_answers import answer_fault
 from authplane.runtime.kubernetes.api_client import ApiClient, ApiResponse, ApiUnreachableError
@@ -25,15 +26,16 @@ _RESOURCE: Final = "events.events.k8s.io"
 class EventWriter:
     """Writes Events one after the other; an Event that cannot be written is lost, and the log says why."""
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: ApiClient, instance: str) -> None:
         self._client = client
+        self._instance = instance
         self._waiting: deque[EventWrite] = deque(maxlen=_MOST)
         self._news = asyncio.Event()
         self._fault = ""
 
-    def add(self, events: Iterable[EventWrite]) -> None:
-        """Take Events to write."""
-        self._waiting.extend(events)
+    def add(self, transitions: Iterable[Transition], stored: StoredObject) -> None:
+        """Take the transitions of an object; those that people must see become Events."""
+        self._waiting.extend(build_events(transitions, stored, now(), self._instance))
         if self._waiting:
             self._news.set()
 

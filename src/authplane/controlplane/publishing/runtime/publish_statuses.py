@@ -19,6 +19,7 @@ from authplane.controlplane.publishing.runtime.replica_lease import ReplicaLease
 from authplane.controlplane.publishing.runtime.status_writer import StatusWriter
 from authplane.controlplane.publishing.write_queue import WriteQueue
 from authplane.controlplane.serving.generation import Generation
+from authplane.controlplane.serving.runtime.control_counts import ControlCounts
 from authplane.controlplane.status.kubernetes.stored_objects import StoredObjects
 from authplane.controlplane.status.resource_status import Status
 from authplane.core.envoy_releases import Release
@@ -39,6 +40,10 @@ class Plane(Protocol):
     """A control plane whose statuses are published."""
 
     generation: Generation | None
+
+    @property
+    def counts(self) -> ControlCounts:
+        """The counters of its metrics."""
 
     @property
     def programming(self) -> Programming:
@@ -66,8 +71,9 @@ class StatusPublisher:
         self._leadership = Leadership(LeaseApi(client, namespace, "leader"), identity, self.wake)
         replicas = LeaseApi(client, namespace, "replica")
         self._replica = ReplicaLease(replicas, identity, self._leadership.leads, self.wake)
-        self._events = EventWriter(client)
-        self._writer = StatusWriter(client, self._queue, self._leadership, self._events.add, identity)
+        self._events = EventWriter(client, identity)
+        self._writer = StatusWriter(client, self._queue, self._leadership, self._events.add, plane.counts)
+        plane.counts.leads = self._leadership.leads
 
     def wake(self) -> None:
         """Note that statuses may have changed."""

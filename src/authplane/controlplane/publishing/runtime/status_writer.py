@@ -5,14 +5,19 @@ import json
 import random
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 
 from authplane.controlplane.publishing.runtime.leadership import Leadership
 from authplane.controlplane.publishing.write_queue import WriteQueue
-from authplane.controlplane.status.kubernetes.status_events import EventWrite, build_events
-from authplane.controlplane.status.kubernetes.status_writes import StatusWrite, build_withdrawal, build_write
+from authplane.controlplane.serving.runtime.control_counts import ControlCounts
+from authplane.controlplane.status.kubernetes.status_writes import (
+    StatusWrite,
+    Transition,
+    build_withdrawal,
+    build_write,
+)
 from authplane.controlplane.status.kubernetes.stored_objects import StoredObject, parse_stored
 from authplane.controlplane.status.resource_status import Status
 from authplane.core.backoff import backoff_delay
@@ -29,6 +34,10 @@ _ATTEMPTS: Final = 5
 _LONGEST_PAUSE: Final = 60.0
 
 
+Emit: TypeAlias = Callable[[Iterable[Transition], StoredObject], None]
+"""Takes the transitions of an object that were written."""
+
+
 class StatusWriter:
     """Brings the statuses of objects to what the queue wants."""
 
@@ -37,19 +46,17 @@ class StatusWriter:
         client: ApiClient,
         queue: WriteQueue,
         leadership: Leadership,
-        emit: Callable[[Iterable[EventWrite]], None],
-        instance: str,
+        emit: Emit,
+        counts: ControlCounts,
     ) -> None:
         self._client = client
         self._queue = queue
         self._leadership = leadership
         self._emit = emit
-        self._instance = instance
         self._news = asyncio.Event()
         self._failures: dict[Ref, int] = {}
         self._faults: dict[str, str] = {}
-        self.written = 0
-        """Statuses that were written."""
+        self._counts = counts
 
     def wake(self) -> None:
         """Look at the queue: there may be something to write."""
@@ -136,7 +143,7 @@ class StatusWriter:
 
     def _stored(self, status: Status, write: StatusWrite, after: StoredObject) -> None:
         self._queue.wrote(status, write.stored, after)
-        self._emit(build_events(write.transitions, write.stored, now(), self._instance))
+        self._emit(write.transitions, write.stored)
         if self._build(status, after) is not None:
             self._note(status.ref.kind, "The API server did not store the whole status. Check the schema of the kind.")
 
@@ -151,7 +158,7 @@ class StatusWriter:
                 raise ApiUnreachableError(answer_fault(answer, "get", str(stored.ref)))
 
     def _succeeded(self, ref: Ref) -> None:
-        self.written += 1
+        self._counts.statuses += 1
         self._failures.pop(ref, None)
         if self._faults.pop(ref.kind, ""):
             log.info("writes statuses again", kind=ref.kind)

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from typing import Final
 
@@ -29,6 +29,10 @@ class ControlCounts:
         self.nacks: Counter[TypeUrl] = Counter()
         self.push_seconds = 0.0
         """The sum of all times from a change to its push."""
+        self.statuses = 0
+        """Statuses that were written to an API server."""
+        self.leads: Callable[[], bool] = lambda: False
+        """Tells whether this replica writes statuses now."""
         self._pushes = [0] * (len(BOUNDS) + 1)
 
     def pushed(self, seconds: float) -> None:

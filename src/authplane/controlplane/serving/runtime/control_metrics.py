@@ -61,7 +61,10 @@ class ControlMetrics(Collector):
             "Seconds from a change of a document until the control plane sends it to proxies.",
         )
         pushes.add_metric((), counts.push_buckets, counts.push_seconds)
-        return generations, pushes
+        written = CounterMetricFamily(f"{_PREFIX}_status_writes", "Statuses written to the API server of a cluster.")
+        written.add_metric((), counts.statuses)
+        leads = _gauge("leads", "Whether this replica writes statuses (1) or not (0).", float(counts.leads()))
+        return generations, pushes, written, leads
 
     def _of_proxies(self, view: ControlView) -> Iterable[Metric]:
         counts = self._control.counts
