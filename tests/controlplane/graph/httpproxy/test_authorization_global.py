@@ -108,7 +108,10 @@ def test_a_reference_without_namespace_stays_in_the_configurations_own() -> None
     assert checked(made)["http plain.example"] is not None
     elsewhere = contours("{extensionRef: {name: auth}}").replace("{name: contour}", "{name: contour, namespace: infra}")
     assert world(elsewhere).problems("ContourConfiguration") == [
-        ("ExtensionServiceNotFound", 'Spec.GlobalExtAuth.ServiceRef extension service "infra/auth" not found')
+        (
+            "ExtensionServiceNotFound",
+            'globalExtAuth: ExtensionService "infra/auth" not found. Create it, or correct the name.',
+        )
     ]
 
 
@@ -133,23 +136,23 @@ MISTAKES: Final = {
     "not there": (
         "{extensionRef: {name: missing, namespace: default}}",
         "ExtensionServiceNotFound",
-        'Spec.GlobalExtAuth.ServiceRef extension service "default/missing" not found',
+        'globalExtAuth: ExtensionService "default/missing" not found. Create it, or correct the name.',
     ),
     "no name": (
         "{failOpen: true}",
         "AuthMissingExtensionRef",
-        "Spec.GlobalExtAuth does not name an authorization service. Set extensionRef.",
+        "globalExtAuth does not name an authorization service. Set extensionRef.",
     ),
     "not a duration": (
         "{extensionRef: {name: auth, namespace: default}, responseTimeout: soon}",
         "AuthResponseTimeoutInvalid",
-        'Spec.GlobalExtAuth.ResponseTimeout is invalid: unable to parse timeout string "soon": '
+        'globalExtAuth.responseTimeout is invalid: unable to parse timeout string "soon": '
         'time: invalid duration "soon"',
     ),
     "context over HTTP": (
         "{extensionRef: {name: auth, namespace: default}, serviceType: http, authPolicy: {context: {a: b}}}",
         "AuthContextForHTTP",
-        "Spec.GlobalExtAuth.AuthPolicy.Context are only applied to grpc service type",
+        "globalExtAuth.authPolicy.context are only applied to grpc service type",
     ),
 }
 

@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from authplane.controlplane.graph.httpproxy.extension_refs import field_words, service_words
 from authplane.controlplane.graph.model.route_authorization import (
     AuthorizationService,
     CheckedBody,
@@ -45,7 +46,9 @@ def require_no_context(policy: AuthPolicy | None, where: str, problems: Problems
     if policy is None or not policy.context:
         return True
     with problems.at("authPolicy", "context"):
-        problems.add("AuthContextForHTTP", f"{where}.AuthPolicy.Context are only applied to grpc service type")
+        problems.add(
+            "AuthContextForHTTP", f"{field_words(where, 'AuthPolicy', 'Context')} are only applied to grpc service type"
+        )
     return False
 
 
@@ -62,7 +65,7 @@ def _protocol(written: Authorization, extension: Extension, where: str, problems
         with problems.at("serviceType"):
             problems.add(
                 "AuthProtocolMismatch",
-                f'{where}.ServiceRef extension service "{extension.object_name}" uses "{extension.version.value}", '
+                f'{service_words(where, extension.object_name)} uses "{extension.version.value}", '
                 "but Envoy sends gRPC checks only over h2 or h2c. Change its protocol, or set serviceType to http.",
             )
     return OverGrpc(authority=extension.authority) if settled else None
@@ -79,7 +82,8 @@ def _over_http(written: Authorization, where: str, problems: Problems) -> OverHt
             with problems.at("pathPrefix"):
                 problems.add(
                     "AuthBadHTTPSettings",
-                    f"{where}.HTTPServerSettings.PathPrefix is not a path. Use one such as '/verify'.",
+                    f"{field_words(where, 'HTTPServerSettings', 'PathPrefix')} is not a path."
+                    " Use one such as '/verify'.",
                 )
         asked = _header_names(settings.allowed_authorization_headers, "AllowedAuthorizationHeaders", where, problems)
         answered = _header_names(settings.allowed_upstream_headers, "AllowedUpstreamHeaders", where, problems)
@@ -107,7 +111,9 @@ def _header_names(
             else "one of prefix, suffix, exact or contains is required for each allowedHeader"
         )
         with problems.at(field[0].lower() + field[1:], index):
-            problems.add("AuthBadAllowedHeader", f"{where}.HTTPServerSettings.{field} is invalid: {what}")
+            problems.add(
+                "AuthBadAllowedHeader", f"{field_words(where, 'HTTPServerSettings', field)} is invalid: {what}"
+            )
     return None if wrong else tuple(names)
 
 
@@ -118,7 +124,7 @@ def _timeout(written: Authorization, extension: Extension, where: str, problems:
         with problems.at("responseTimeout"):
             problems.add(
                 "AuthResponseTimeoutInvalid",
-                f'{where}.ResponseTimeout is invalid: unable to parse timeout string "{text}": '
+                f'{field_words(where, "ResponseTimeout")} is invalid: unable to parse timeout string "{text}": '
                 f'time: invalid duration "{text}"',
             )
         return None

@@ -11,6 +11,8 @@ from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour_policies import ExtensionRef
 from authplane.resources.similar_names import suggested
 
+_WRITTEN: Final = {"HTTPServerSettings": "httpSettings"}
+"""The fields whose names are not those of Contour's messages in lower case."""
 _API_VERSION: Final = "projectcontour.io/v1alpha1"
 
 
@@ -37,16 +39,41 @@ class Extensions:
         extension = self.usable.get(name)
         if extension is None:
             with problems.at(*field):
-                self._report(name, f'{where}.ServiceRef extension service "{name}"', problems)
+                self._report(name, where, problems)
         return extension
 
-    def _report(self, name: ObjectName, who: str, problems: Problems) -> None:
+    def _report(self, name: ObjectName, where: str, problems: Problems) -> None:
+        who = service_words(where, name)
         broken = Ref("ExtensionService", name.namespace, name.name) in self.resources.broken
         if broken or name in self.resources.extension_services:
             problems.add("ExtensionServiceNotValid", f"{who} is not valid. See its status.")
+        elif _is_contours(where):
+            meant = suggested(name, self.resources.extension_services)
+            problems.add("ExtensionServiceNotFound", f'{where}.ServiceRef extension service "{name}" not found{meant}')
         else:
             meant = suggested(name, self.resources.extension_services)
-            problems.add("ExtensionServiceNotFound", f"{who} not found{meant}")
+            said = f'{where}: ExtensionService "{name}" not found{meant or "."}'
+            problems.add("ExtensionServiceNotFound", f"{said} Create it, or correct the name.")
+
+
+def field_words(where: str, *fields: str) -> str:
+    """Name a field of a block: in an HTTPProxy as Contour's messages do, elsewhere as authors write it."""
+    written = fields if _is_contours(where) else (_WRITTEN.get(each, f"{each[0].lower()}{each[1:]}") for each in fields)
+    return ".".join((where, *written))
+
+
+def service_words(where: str, name: ObjectName) -> str:
+    """Name the ExtensionService of a block, at the beginning of a message."""
+    return (
+        f'{where}.ServiceRef extension service "{name}"'
+        if _is_contours(where)
+        else (f'{where}: ExtensionService "{name}"')
+    )
+
+
+def _is_contours(where: str) -> bool:
+    """Tell whether Contour has messages about a block: it has for those of HTTPProxies."""
+    return where.startswith("Spec.")
 
 
 def require_known_kind(ref: ExtensionRef, where: str, problems: Problems) -> None:

@@ -46,7 +46,7 @@ MODE: Final = "authplane.dev/authorization-mode"
 """The annotation of a root that says whether authorization is enforced or only tried."""
 
 _HOST: Final = "Spec.Virtualhost.Authorization"
-_GLOBAL: Final = "Spec.GlobalExtAuth"
+_GLOBAL: Final = "globalExtAuth"
 _NO_POLICY: Final = AuthPolicy()
 
 
