@@ -87,7 +87,7 @@ def test_the_annotation_that_chose_who_reads_bodies_is_no_longer_needed(text: st
     ]
 
 
-@pytest.mark.parametrize("text", ["Strict", "Native"])
+@pytest.mark.parametrize("text", ["Strict", "Native", '""'])
 def test_the_setting_that_chose_who_reads_bodies_is_no_longer_needed(text: str) -> None:
     made = compiled(BACKEND, settings(f"{{bodyInspection: {text}}}"))
     assert (errors(made), made.policies.closed) == ([], "")

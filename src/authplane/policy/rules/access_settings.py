@@ -113,7 +113,7 @@ def read_settings(resources: Resources, options: Options, problems: Problems) ->
         return None
     configuration = resources.configuration
     spec: PolicySettings = PolicySettings() if configuration is None else configuration.spec
-    if spec.body_inspection:
+    if spec.body_inspection is not None:
         with problems.at("spec", "bodyInspection"):
             problems.warn("FieldObsolete", NO_BODY_INSPECTION)
     before = problems.error_count

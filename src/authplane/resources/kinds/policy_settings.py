@@ -65,5 +65,5 @@ class PolicySettings:
     strict: bool = False
     placement: Annotated[str, OneOf(("Auto", "CallOut"))] = "Auto"
     """Default placement: native where Envoy can decide, or always by the policy server."""
-    body_inspection: Annotated[str, OneOf(("Strict", "Native", ""))] = ""
+    body_inspection: Annotated[str, OneOf(("Strict", "Native", ""))] | None = None
     """Has no effect any more: Envoy reads MCP messages as strictly as the policy server."""
