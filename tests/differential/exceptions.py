@@ -91,11 +91,22 @@ def _is_odd(audience: object) -> bool:
 
 
 _DENIALS: Final = ("Access denied", "Authentication required", "Access to this tool is forbidden.")
+_NOT_FOR_CLIENTS: Final = {"for servers", "for any use", "for code", "for agreeing on keys", "for encipherment"}
 KNOWN: Final = {
     "underscore": Known(
         reason="a server behind may take an underscore in the name of a header for a hyphen: Envoy refuses all of them",
         statuses=frozenset({400}),
         concerns=lambda shot: any("_" in name for name, _ in shot.headers),
+    ),
+    "underscore in HTTP/2": Known(
+        reason="the same; in HTTP/2 Envoy resets the stream",
+        statuses=frozenset({0}),
+        concerns=lambda shot: shot.http2 and any("_" in name for name, _ in shot.headers),
+    ),
+    "certificate for something else": Known(
+        reason="Envoy refuses a connection whose certificate is not for clients and for signatures, by name",
+        statuses=frozenset({0}),
+        concerns=lambda shot: shot.certificate in _NOT_FOR_CLIENTS,
     ),
     "escaped slash": Known(
         reason="servers differ in what an escaped slash in a path is: Envoy refuses it before anybody is asked",
@@ -134,7 +145,7 @@ KNOWN: Final = {
     ),
     "same header twice": Known(
         reason="Envoy shows a header that is there twice with the same value as 'red,red', which is not 'red'",
-        statuses=frozenset({200, 400, 401, 403}),
+        statuses=frozenset({200, 400, 401, 403, 415}),
         concerns=_repeated("x-team"),
     ),
     "joined headers": Known(

@@ -24,31 +24,39 @@ DEFECTS: Final = (
 )  # fmt: skip
 
 
+FIRST_KEYS: Final = (0, 1)
+"""The keys of an issuer that are published first."""
+NEXT_KEYS: Final = (1, 2)
+"""Those that are published after a rotation; the last key is never published."""
+LAST_KEY: Final = 3
+
+
 @cache
-def signer_of(issuer: str) -> Signer:
-    """Return whoever signs for an issuer."""
+def signer_of(issuer: str, key: int = 0) -> Signer:
+    """Return whoever signs for an issuer, by one of its keys."""
     # The algorithm decides which key a signer has, so each name has to be its own.
-    return signer(_ALGORITHMS[issuer], kid=f"key-of-{issuer[8:]}", number=len(issuer))
+    kid = f"key-of-{issuer[8:]}{f'-{key}' if key else ''}"
+    return signer("ES256" if key else _ALGORITHMS[issuer], kid=kid, number=len(issuer))
 
 
-def published(issuer: str) -> bytes:
+def published(issuer: str, keys: tuple[int, ...] = FIRST_KEYS) -> bytes:
     """Return the keys that an issuer shows."""
-    return key_set(signer_of(issuer).jwk())
+    return key_set(*(signer_of(issuer, each).jwk() for each in keys))
 
 
-def keys_of(urls: Mapping[str, str]) -> dict[str, KeySet]:
+def keys_of(urls: Mapping[str, str], keys: tuple[int, ...] = FIRST_KEYS) -> dict[str, KeySet]:
     """Return the keys of all issuers by where they are."""
     found = {}
     for issuer in ISSUERS:
-        keys = parse_key_set(published(issuer))
-        assert not isinstance(keys, NotStrict)
-        found[urls[issuer]] = keys
+        parsed = parse_key_set(published(issuer, keys))
+        assert not isinstance(parsed, NotStrict)
+        found[urls[issuer]] = parsed
     return found
 
 
 def sign(token: Token, now: int, claims: Mapping[str, Any], issuer: str) -> str:
     """Sign a token whose claims have been filled in."""
-    by = signer_of(token.signer)
+    by = signer_of(token.signer, token.key)
     whole = {"iss": issuer, **claims, **{name: now + seconds for name, seconds in token.times.items()}}
     header = by.header(**token.header)
     return _spoiled(mint(header, whole, by.sign), token, by, whole)

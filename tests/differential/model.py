@@ -26,6 +26,9 @@ PLAIN_PORT: Final = 80
 SECURE_PORT: Final = 443
 """Stand for the ports of the Gateway in rules about ports."""
 
+NEWEST: Final = "2026-07-28"
+"""The newest version of MCP, whose headers repeat what the message says."""
+
 TRUST_DOMAIN: Final = "cluster.local"
 AGENT: Final = "spiffe://cluster.local/ns/default/sa/agent"
 OTHER: Final = "spiffe://cluster.local/ns/default/sa/other"
@@ -44,9 +47,16 @@ CERTIFICATES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "an address before the id": ("https://agent.example", AGENT),
         "an address": ("https://agent.example",),
         "a name": (),
+        "for servers": (AGENT,),
+        "for servers and clients": (AGENT,),
+        "for any use": (AGENT,),
+        "for code": (AGENT,),
+        "for no use in particular": (AGENT,),
+        "for agreeing on keys": (AGENT,),
+        "for encipherment": (AGENT,),
     }
 )
-"""The URIs of certificates, by what they are called here."""
+"""The URIs of certificates, by what they are called here; `tests.differential.certificates` makes them."""
 
 
 TIDIED: Final[Mapping[str, str]] = MappingProxyType(
@@ -71,6 +81,15 @@ class Framing(StrEnum):
     CHUNKED = "chunked"
 
 
+class Rewrite(StrEnum):
+    """What a route changes of requests after they are judged."""
+
+    NOTHING = "nothing"
+    PREFIX = "prefix"
+    PATH = "path"
+    HOST = "host"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A policy without its name and its targets."""
@@ -89,6 +108,13 @@ class PolicySet:
     """Of the Gateway that leads there; sets with the same share one."""
     service: bool = False
     """The route leads to a Service, which only policies of the Gateway protect, and which need not speak MCP."""
+    proxy: bool = False
+    """The route is an HTTPProxy without authorization; it has no Backend and no Gateway."""
+    weighted: bool = False
+    """The route leads to two Backends with the same policies."""
+    rewrite: Rewrite = Rewrite.NOTHING
+    call_out: bool = False
+    """An annotation of the Backend chooses the policy server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +128,8 @@ class Token:
     """Claims that are times, in seconds from now."""
     signer: str = FIRST
     """Whose key signs it; `STRANGER` has one as well."""
+    key: int = 0
+    """Which key of the signer: see `tests.differential.minting`."""
     header: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """Members of the header that are unusual; None leaves one out."""
     scheme: str = "Bearer "
@@ -120,6 +148,13 @@ class Sent:
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     framing: Framing = Framing.LENGTH
+    http2: bool = False
+    other_host: str = ""
+    """In HTTP/2, the value of a header host beside the authority."""
+    trailers: tuple[tuple[str, str], ...] = ()
+    """Sent after a body whose framing allows it."""
+    pieces: int = 1
+    """In how many pieces a slow sender sends the request."""
     certificate: str = ""
     """One of `CERTIFICATES`; empty is a connection without TLS."""
     token: Token | None = None
@@ -154,4 +189,6 @@ class Answer:
     """Of the response; 0 if there was none, and 200 for what is allowed."""
     changed: str = ""
     """In which other form it reached the server behind than it was judged in."""
+    removed: frozenset[str] = field(default=frozenset(), compare=False)
+    """Headers that the reference removes from a request that it allows."""
     why: str = field(default="", compare=False)

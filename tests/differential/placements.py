@@ -15,8 +15,8 @@ class Placement:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What the AuthplaneConfiguration has for it."""
-        return {"placement": "Auto" if self.native else "CallOut"}
+        """What the AuthplaneConfiguration has for it: nothing is the default."""
+        return {} if self.native else {"placement": "CallOut"}
 
 
 AUTO: Final = Placement(name="auto")

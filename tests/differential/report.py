@@ -53,6 +53,8 @@ Envoy:     {_word(found.got.allowed)} {found.got.status}  {found.got.changed or 
 placement: {found.placement.name}, Envoy {found.version.number}
 settings:  {json.dumps(dict(found.world.settings))}, tokens of workloads: {found.world.workload_tokens}
 certificate: {shot.certificate or "none"}
+route: rewrites {found.policies.rewrite}, weights: {found.policies.weighted}, call-out: {found.policies.call_out}
+{f"HTTP/2, with another host: {shot.other_host!r}" if shot.http2 else "HTTP/1.1"}, in {shot.pieces} pieces
 policies of the Backend:
 {backend}policies of the Gateway:
 {gateway}request:

@@ -8,13 +8,14 @@ from random import Random
 from typing import Any, Final
 
 from tests.differential.bodies import CONTENT_TYPES, SPOILED_BODIES
-from tests.differential.minting import DEFECTS
+from tests.differential.expressions import NUMBERED, NUMBERS
+from tests.differential.minting import DEFECTS, FIRST_KEYS, LAST_KEY, NEXT_KEYS
 from tests.differential.model import (
     AGENT,
     CERTIFICATES,
     CLUSTER,
-    HOST,
     ISSUERS,
+    NEWEST,
     OTHER,
     SPIRE,
     STRANGER,
@@ -24,162 +25,25 @@ from tests.differential.model import (
     Token,
     World,
 )
+from tests.differential.parts import (
+    ARGUMENTS,
+    AUDIENCES,
+    CAPABILITIES,
+    CLAIMS,
+    HEADERS,
+    HOSTS,
+    META,
+    METHODS,
+    ODD_HEADERS,
+    PATHS,
+    SCHEMES,
+    TIMES,
+    TRAILERS,
+    USUAL_TIMES,
+    VERBS,
+    VERSIONS,
+)
 from tests.differential.policies import TOOLS
-
-VERSIONS: Final = (None, "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
-NEWEST: Final = "2026-07-28"
-_META: Final = "io.modelcontextprotocol/protocolVersion"
-_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
-
-METHODS: Final[Mapping[str, Any]] = {
-    "initialize": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
-    "ping": None,
-    "server/discover": {},
-    "tools/list": {},
-    "resources/list": None,
-    "resources/read": {"uri": "add"},
-    "resources/templates/list": {},
-    "resources/subscribe": {"uri": "file:///a"},
-    "subscriptions/listen": {},
-    "prompts/list": {"cursor": "x"},
-    "prompts/get": {"name": "add"},
-    "completion/complete": {"ref": {"type": "ref/prompt", "name": "add"}, "argument": {"name": "a", "value": "b"}},
-    "logging/setLevel": {"level": "debug"},
-    "tasks/get": {"taskId": "add"},
-    "tasks/list": {},
-    "notifications/initialized": None,
-    "notifications/cancelled": {"requestId": 1},
-    "notifications/progress": {"progressToken": 1, "progress": 1},
-    "notifications/roots/list_changed": None,
-    "elicitation/create": {},
-    "x-vendor/tool": {"name": "add"},
-    "Tools/Call": {"name": "add"},
-    "tools/call ": {"name": "add"},
-}
-ARGUMENTS: Final[tuple[Mapping[str, Any], ...]] = (
-    {},
-    {"a": 1},
-    {"a": 11, "b": 2},
-    {"a": "1"},
-    {"path": "/tmp/abc"},  # noqa: S108 (nobody opens it)
-    {"path": "/etc/passwd"},
-    {"list": ["x", "y"]},
-    {"list": []},
-    {"deep": {"x": {"y": "z"}}},
-    {"deep": [1]},
-    {"a": 9_007_199_254_740_993},
-    {"name": "wipe", "method": "x"},
-    {"a": 1, "A": 11},
-    {"b": 1, "B": 11},
-)
-CLAIMS: Final[tuple[Mapping[str, Any], ...]] = (
-    {},
-    {},
-    {"group": "admin"},
-    {"group": "blocked"},
-    {"group": ["admin"]},
-    {"group": None},
-    {"level": 4},
-    {"level": 3.5},
-    {"level": "9"},
-    {"tools": ["add", "wipe"]},
-    {"tools": "add"},
-    {"scope": "tools"},
-    {"scope": "read admin"},
-    {"scope": ["tools"]},
-    {"scp": ["admin"]},
-    {"scp": "tools x"},
-    {"scope": "toolsx"},
-    {"scope": "read", "scp": "tools"},
-    {"sub": 7},
-    {"sub": ""},
-    {"org": 1234567, "owner_org": 1234567},
-    {"org": 1234567, "owner_org": 1234568},
-    {"org": "1234567", "owner_org": 1234567},
-    {"until": 2_000_000_000},
-    {"until": 2_000_000_000_000},
-    {"until": "2050-01-01T00:00:00Z"},
-    {"until": "10000-01-01T00:00:00Z"},
-    {"until": "infinite-future"},
-    {"until": "315576000000s"},
-)
-AUDIENCES: Final[tuple[Any, ...]] = (
-    ["shop"], ["desk", "shop"], "desk", "Shop", "shop ", [], ["cafe"], None, 7, "https://shop.example/",
-    "https://shop.example", ["shop", 7],
-)  # fmt: skip
-USUAL_TIMES: Final = (
-    {"exp": 3000, "iat": -60},
-    {"exp": 3000, "iat": -600, "nbf": -600},
-    {"exp": 3000, "iat": -60},
-    {"exp": 3000},
-)
-TIMES: Final[tuple[Mapping[str, int], ...]] = (
-    {"exp": -600, "iat": -1200},
-    {"exp": 3000, "iat": 1200},
-    {"exp": 3000, "nbf": 1200},
-    {"exp": 10**12, "iat": -60},
-    {},
-    {"iat": -60},
-)
-HEADERS: Final[tuple[Mapping[str, Any], ...]] = (
-    {"kid": "unknown"}, {"kid": None}, {"kid": ""}, {"alg": "none"}, {"alg": "HS256"}, {"alg": "ES512"},
-    {"typ": "at+jwt"}, {"typ": "x"}, {"typ": None}, {"crit": ["x"], "x": 1}, {"jku": "https://evil.example/keys"},
-    {"b64": False}, {"alg": "es256"},
-)  # fmt: skip
-
-SCHEMES: Final = ("bearer ", "BEARER ", "Bearer  ", "Bearer\t", "Bearer", "", "DPoP ", "Basic ", "Bearer,", "Bearer x ")
-
-ODD_HEADERS: Final[tuple[tuple[tuple[str, str], ...], ...]] = (
-    (("x-team", "red"),),
-    (("x-team", "blue"),),
-    (("X-Team", "red"),),
-    (("x-team", "red"), ("x-team", "blue")),
-    (("x-team", "red"), ("x-team", "red")),
-    (("x-team", "red,blue"),),
-    (("x_team", "red"),),
-    (("x-admin", ""),),
-    (("user-agent", "an agent"),),
-    (("mcp-session-id", "abc"),),
-    (("mcp-session-id", "a b"),),
-    (("mcp-session-id", "a"), ("mcp-session-id", "b")),
-    (("mcp-name", "add"),),
-    (("mcp-name", "=?base64?YWRk?="),),
-    (("mcp-name", "wipe"),),
-    (("mcp-method", "tools/call"),),
-    (("mcp-method", "tools/list"),),
-    (("mcp_name", "add"),),
-    (("origin", "https://evil.example"),),
-    (("x-http-method-override", "GET"),),
-    (("upgrade", "websocket"), ("connection", "upgrade")),
-    (("upgrade", "h2c"), ("connection", "Upgrade, HTTP2-Settings"), ("http2-settings", "AAMAAABkAAQAAP__")),
-    (("connection", "x-team"), ("x-team", "red")),
-    (("content-encoding", "gzip"),),
-    (("content-encoding", "identity"),),
-    (("expect", "100-continue"),),
-    (("te", "trailers"),),
-    (("x-forwarded-client-cert", f"URI={AGENT}"),),
-    (("x-forwarded-for", "10.0.0.1"), ("x-forwarded-proto", "https")),
-    (("x-forwarded-host", "other.example"),),
-    (("x-envoy-auth-partial-body", "false"),),
-    (("x-envoy-original-path", "/public"),),
-    (("x-original-url", "/public"), ("x-rewrite-url", "/public")),
-    (("x-authplane-identity", AGENT),),
-    (("auth-user", "root"),),
-    (("cookie", "a=b"), ("cookie", "c=d")),
-    (("last-event-id", "1"),),
-    (("content-type", "application/json"),),
-    (("accept", "text/html"),),
-    (("authorization", "Basic eDp5"),),
-    (("proxy-authorization", "Bearer x"),),
-)  # fmt: skip
-PATHS: Final = (
-    "/mcp/", "/mcp/x", "/other", "/", "/mcp?admin=1", "/mcp?x", "/MCP", "//mcp", "/mcp//x", "/x/../mcp", "/./mcp",
-    "/mcp/..", "/%6dcp", "/mcp%2fx", "/mcp;a=b", "/mcp\\x", "/mcp%00", "/mcp/%2e%2e/other", "/mcp?a=/../b", "/mcp%20",
-    "/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp", "/caf%C3%A9",
-)  # fmt: skip
-VERBS: Final = ("GET", "DELETE", "PUT", "OPTIONS", "HEAD", "PATCH", "TRACE", "post")
-HOSTS: Final = (f"alt.{HOST}", HOST.upper(), f"{HOST}.", f"{HOST}:80", f"a.alt.{HOST}")
-
 
 _ANYBODY: Final[tuple[Mapping[str, Any], ...]] = ({}, {"type": "OIDC", "oidc": {}}, {"type": "SPIFFE"})
 
@@ -187,9 +51,11 @@ _ANYBODY: Final[tuple[Mapping[str, Any], ...]] = ({}, {"type": "OIDC", "oidc": {
 class Requests:
     """Makes requests for the sets of a world; the same ones for the same numbers."""
 
-    def __init__(self, seed: int, world: World) -> None:
+    def __init__(self, seed: int, world: World, *, rotated: bool = False) -> None:
         self._random = Random(seed)  # noqa: S311 (the same cases every time)
         self._world = world
+        self._keys = NEXT_KEYS if rotated else FIRST_KEYS
+        self._other_keys = (LAST_KEY,) if rotated else (NEXT_KEYS[-1], LAST_KEY)
         self._rules = [
             [rule for draft in each.backend or each.gateway for rule in draft.spec["rules"]] for each in world.sets
         ]
@@ -202,7 +68,9 @@ class Requests:
     def _sent(self, place: int) -> Sent:
         chance, rules = self._random, self._rules[place]
         aim = chance.choice(rules) if rules and chance.random() < 0.85 else {}
-        sent = replace(self._call(aim), **self._who(aim.get("source"), _read_by(aim)))
+        sent = replace(self._call(aim), **self._who(aim.get("source"), _read_by(aim)), **self._transport())
+        if self._world.sets[place].proxy:
+            return sent
         if chance.random() < 0.2:
             times = 2 if chance.random() < 0.3 else 1
             sent = replace(sent, headers=(*sent.headers, *(("x-team", "red"),) * times))
@@ -224,6 +92,20 @@ class Requests:
             given = METHODS[method]
             params = None if given is None else dict(given)
         return _posted(method, params, version, chance)
+
+    def _transport(self) -> dict[str, Any]:
+        """Choose how a request is sent: usually at once, over HTTP/1.1 or HTTP/2."""
+        chance, made = self._random, dict[str, Any]()
+        if chance.random() < 0.25:
+            made["http2"] = True
+            if chance.random() < 0.15:
+                made["other_host"] = chance.choice(("other.example", "", "s0.example"))
+        if chance.random() < 0.04:
+            made["trailers"] = chance.choice(TRAILERS)
+            made["framing"] = Framing.CHUNKED if not made.get("http2") or chance.random() < 0.5 else Framing.LENGTH
+        if chance.random() < 0.04:
+            made["pieces"] = chance.choice((2, 3, 5, 9))
+        return made
 
     def _session(self, version: str | None) -> Sent:
         headers = [("accept", "text/event-stream"), ("mcp-session-id", "abc")][self._random.choice((0, 0, 1)) :]
@@ -267,19 +149,23 @@ class Requests:
         chance = self._random
         issuer = issuer or chance.choice(ISSUERS)
         fit = [each for each in CLAIMS if not read.isdisjoint(each)]
-        claims = {
+        claims: dict[str, Any] = {
             "sub": chance.choice(("ann", "bob")),
             **chance.choice(fit if fit and chance.random() < 0.6 else CLAIMS),
         }
         if scopes and chance.random() < 0.8:
             claims["scope"] = chance.choice((chance.choice(scopes), f"x {chance.choice(scopes)}", list(scopes)))
         audience = self._usually(audiences or ("shop",), AUDIENCES)
+        claims |= {each: chance.choice(NUMBERS) for each in NUMBERED if each in read and chance.random() < 0.6}
+        if {"org", "owner_org"} <= claims.keys() and chance.random() < 0.5:
+            claims["owner_org"] = claims["org"]
         odd = chance.random() < 0.04
         return Token(
             issuer=STRANGER if chance.random() < 0.02 else issuer,
             claims=claims if audience is None else {**claims, "aud": audience},
             times=self._usually(USUAL_TIMES, TIMES),
             signer=chance.choice((*ISSUERS, STRANGER)) if odd else issuer,
+            key=self._usually(self._keys, self._other_keys),
             header=self._usually(({},), HEADERS),
             scheme=self._usually(("Bearer ",), SCHEMES),
             defect=self._usually(("",), DEFECTS),
@@ -326,7 +212,7 @@ def _posted(method: str, params: dict[str, Any] | None, version: str | None, cha
         headers.append(("mcp-method", method))
         if isinstance(name, str) and name.isascii():
             headers.append(("mcp-name", name))
-        told = {_META: version, _CAPABILITIES: {}} if chance.random() < 0.9 else {_META: version}
+        told = {META: version, CAPABILITIES: {}} if chance.random() < 0.9 else {META: version}
         params = {**(params or {}), "_meta": told}
     message: dict[str, Any] = {"jsonrpc": "2.0"}
     if not method.startswith("notifications/"):

@@ -15,21 +15,34 @@ from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from tests.differential.changes import Change, try_change
 from tests.differential.differences import Difference, Tally
-from tests.differential.envoy import Compared, Counts, Judged, Stage, compare, judged, placed, staged
+from tests.differential.envoy import Compared, Judged, compare, judged, placed, staged
 from tests.differential.model import Case, World
 from tests.differential.placements import PLACEMENTS, Placement
 from tests.differential.policies import SETTINGS, Policies
+from tests.differential.probes import without_probes
+from tests.differential.reference import Reference
 from tests.differential.report import write_report
 from tests.differential.requests import Requests
+from tests.differential.running import Counts
 from tests.differential.shrink import Small, shrunk
+from tests.differential.stage import Stage
 from tests.support.envoy.releases import VERSIONS, Version
 
 CASES: Final = 50_000
 REPORTS: Final = Path(".authplane/differential")
 MOST_SHOWN: Final = 5
+LEAST_NATIVE: Final = 0.9
+"""Of the entries of rules at Backends, in the default placement: otherwise Envoy is asked too little."""
 _SETS: Final = 60
 _PER_SET: Final = 100
+_LATER: Final = 6
+"""One of so many cases is sent after a change of policies and placements."""
+_ROTATIONS: Final = 6
+"""In one of so many batches, issuers rotate their keys as well: to notice that takes up to half a minute."""
+LOAD: Final = 100
+"""How many cases are sent again and again during a change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +51,8 @@ class Batch:
 
     world: World
     cases: tuple[Case, ...]
+    change: Change | None = None
+    """What comes in its place while requests are sent, with the default placement."""
     number: int = 0
 
     def version(self, placement: Placement) -> Version:
@@ -49,28 +64,45 @@ def batches(cases: int, seed: int, *, sets: int = _SETS, per_set: int = _PER_SET
     """Make so many cases; settings take turns."""
     for number in range(-(-cases // (sets * per_set))):
         workload_tokens = (number + number // 4) % 2 == 0
-        settings = SETTINGS[number % len(SETTINGS)]
-        world = Policies(seed + number).world(sets, settings, workload_tokens=workload_tokens)
-        held = Requests(seed + number, world).cases(min(sets * per_set, cases - number * sets * per_set))
-        yield Batch(world=world, cases=tuple(held), number=number)
+        policies, most = Policies(seed + number), min(sets * per_set, cases - number * sets * per_set)
+        world = policies.world(sets, SETTINGS[number % len(SETTINGS)], workload_tokens=workload_tokens)
+        later = most // _LATER
+        held = Requests(seed + number, world).cases(most - later)
+        rotates = number % _ROTATIONS == _ROTATIONS - 1
+        changed = policies.changed(world)
+        more = Requests(seed + number, changed, rotated=rotates).cases(later)
+        change = Change(world=changed, cases=tuple(more), rotates=rotates)
+        yield Batch(world=world, cases=tuple(held), change=change, number=number)
 
 
 async def try_batch(batch: Batch, tallies: Mapping[Placement, Tally]) -> None:
     """Run a batch with each placement, one after the other, and count what comes of it."""
     with TemporaryDirectory(prefix="ap-") as root:
         async with staged(batch.world, Path(root)) as stage:
-            cases = judged(stage.site, batch.cases)
-            for placement, tally in tallies.items():
-                await _try_placement(stage, cases, batch.version(placement), tally)
+            reference = Reference(stage.site)
+            cases = judged(stage.site, batch.cases, reference)
+            # The default placement comes last: what changes then stays changed.
+            for placement in sorted(tallies, key=lambda each: each.native):
+                tally, version = tallies[placement], batch.version(placement)
+                if placement.native:
+                    entries = reference.entries(version.release)
+                    tally.native_entries += entries.native
+                    tally.entries += entries.all
+                    await _try_placement(stage, cases, version, tally, batch.change)
+                else:
+                    await _try_placement(stage, cases, version, tally)
 
 
-async def _try_placement(stage: Stage, cases: Sequence[Judged], version: Version, tally: Tally) -> None:
+async def _try_placement(
+    stage: Stage, cases: Sequence[Judged], version: Version, tally: Tally, change: Change | None = None
+) -> None:
     async with placed(stage, tally.placement, version) as made:
         before = await made.counts()
         compared = await compare(made, cases)
         tally.native += _native(stage, compared, before, await made.counts())
-    world = replace(stage.site.world, sets=stage.site.world.sets[:-1])
-    tally.add(world, version, compared)
+        tally.add(without_probes(stage.site.world), version, compared)
+        if change is not None:
+            await try_change(made, change, [each.case for each in cases[:LOAD]], version, tally)
 
 
 def _native(stage: Stage, compared: Sequence[Compared], before: Counts, after: Counts) -> int:
@@ -138,9 +170,13 @@ def main(arguments: list[str]) -> int:
         console.print(
             f"{tally.placement.name}: {tally.cases:,} cases over {tally.sets:,} sets of policies from {seed}: "
             f"{tally.allowed:,} allowed, {tally.native:,} decided by Envoy alone, "
+            f"{tally.changing:,} sent during changes, "
             f"{sum(tally.known.values()):,} known exceptions, {len(tally.differences)} differ"
         )
-    return 1 if any(tally.differences for tally in tallies) else 0
+    shares = [tally.native_share for tally in tallies if tally.placement.native]
+    for share in shares:
+        console.print(f"Envoy decides {share:.1%} of the entries at Backends in the default placement")
+    return 1 if any(tally.differences for tally in tallies) or min(shares) < LEAST_NATIVE else 0
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tests.differential.model import HOST, Draft, Framing, PolicySet, Sent, Token
+from tests.differential.model import HOST, Draft, Framing, PolicySet, Rewrite, Sent, Token
 
 MOST_ROUNDS: Final = 25
 MOST_AT_ONCE: Final = 60
@@ -54,6 +54,7 @@ def smaller(found: Small) -> Iterator[Small]:
 
 
 def _smaller_sets(policies: PolicySet) -> Iterator[PolicySet]:
+    yield replace(policies, weighted=False, rewrite=Rewrite.NOTHING, call_out=False)
     for name in ("gateway", "backend"):
         drafts: tuple[Draft, ...] = getattr(policies, name)
         for index, draft in enumerate(drafts):
@@ -74,6 +75,11 @@ def _smaller_requests(sent: Sent) -> Iterator[Sent]:
     yield replace(sent, host=HOST)
     yield replace(sent, path="/mcp")
     yield replace(sent, framing=Framing.LENGTH)
+    yield replace(sent, http2=False, other_host="", trailers=(), pieces=1)
+    yield replace(sent, trailers=())
+    yield replace(sent, pieces=1)
+    yield replace(sent, other_host="")
+    yield replace(sent, http2=False)
     for body in _smaller_bodies(sent.body):
         yield replace(sent, body=body)
     for token in _smaller_tokens(sent.token):

@@ -3,15 +3,13 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import cache
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tests.differential.minting import sign
 from tests.differential.model import (
-    CERTIFICATES,
     CLUSTER,
     HOST,
     ISSUERS,
@@ -24,16 +22,23 @@ from tests.differential.model import (
     Draft,
     Framing,
     PolicySet,
+    Rewrite,
     Sent,
     World,
 )
 from tests.support.authservers.external_answers import PORT, SERVICE
 from tests.support.certificates import authority, server
 
-from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, issue
+from authplane.policy.rules.target_choices import PLACEMENT
 
 _AGENTIC: Final = "agentic.networking.x-k8s.io"
 _WITH_LENGTH: Final = frozenset({"POST", "PUT", "PATCH"})
+
+_HOP_BY_HOP: Final = frozenset({"connection", "upgrade", "http2-settings", "transfer-encoding"})
+"""Headers that HTTP/2 does not have."""
+BEHIND: Final = "/behind"
+BEHIND_HOST: Final = "behind.example"
+"""What routes with a rewrite put into paths and hosts."""
 
 Json = dict[str, Any]
 
@@ -59,16 +64,13 @@ class Shot(NamedTuple):
     """Those of them that the proxy shows to anybody, and sends on."""
     body: bytes
     chunked: bool
+    http2: bool
+    other_host: str
+    trailers: tuple[tuple[str, str], ...]
+    pieces: int
     certificate: str
     gateway: int
     place: int
-
-
-@cache
-def pair_of(certificate: str) -> KeyPair:
-    """Return the certificate that a case calls so, and its key."""
-    leaf = Leaf(name="client", usage=Usage.CLIENT, uris=CERTIFICATES[certificate], dns=("client.example",))
-    return issue(authority(), leaf, now=datetime.now(UTC), lifetime=timedelta(days=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,8 @@ class Site:
     """Where issuers are, by what they are called in cases."""
     gateways: tuple[Listeners, ...]
     """As many as `gateways_of` says."""
+    proxies: Listeners
+    """Of HTTPProxies."""
     now: datetime
 
     @property
@@ -93,8 +97,13 @@ class Site:
         return self.root / "resources"
 
     def gateway_of(self, place: int) -> int:
-        """Return which Gateway leads to a set."""
-        return gateways_of(self.world).index(self.world.sets[place].gateway)
+        """Return which Gateway leads to a set; -1 is that of HTTPProxies."""
+        made = self.world.sets[place]
+        return -1 if made.proxy else gateways_of(self.world).index(made.gateway)
+
+    def listeners(self, gateway: int) -> Listeners:
+        """Return the ports of a Gateway, or of HTTPProxies."""
+        return self.proxies if gateway < 0 else self.gateways[gateway]
 
     def shot(self, case: Case) -> Shot:
         """Fill in all that a request leaves open."""
@@ -105,6 +114,8 @@ class Site:
             issuer = fill(sent.token.issuer, names)
             token = sign(sent.token, int(self.now.timestamp()), fill(dict(sent.token.claims), names), issuer)
             headers.append(("authorization", f"{sent.token.scheme}{token}"))
+        if sent.http2:
+            headers = [(name.lower(), value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
         whole = (*headers, *_framing(sent))
         return Shot(
             method=sent.method,
@@ -115,10 +126,27 @@ class Site:
             seen_headers=_tidied(whole),
             body=sent.body,
             chunked=sent.framing is Framing.CHUNKED,
-            certificate=sent.certificate,
+            http2=sent.http2,
+            other_host=sent.other_host,
+            trailers=sent.trailers if sent.http2 or sent.framing is Framing.CHUNKED else (),
+            pieces=sent.pieces,
+            certificate="" if self.world.sets[case.place].proxy else sent.certificate,
             gateway=gateway,
             place=case.place,
         )
+
+    def rewritten(self, shot: Shot) -> tuple[str, str]:
+        """Return the path and the host with which the route of a request forwards it."""
+        path, mark, query = shot.seen_path.partition("?")
+        match self.world.sets[shot.place].rewrite:
+            case Rewrite.PREFIX:
+                return f"{BEHIND}{path}{mark}{query}", shot.host
+            case Rewrite.PATH:
+                return f"{BEHIND}{mark}{query}", shot.host
+            case Rewrite.HOST:
+                return shot.seen_path, BEHIND_HOST
+            case _:
+                return shot.seen_path, shot.host
 
     def documents(self, settings: Mapping[str, Any] = MappingProxyType({})) -> list[Json]:
         """Return everything that is in force, with settings besides those of the world."""
@@ -132,13 +160,20 @@ class Site:
             found.append(_gateway(number, self.gateways[number]))
             aim = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": f"g{number}"}
             names, ports = self._names(0), self.gateways[number]
-            found += [_policy(draft, f"g{number}-{index}", aim, names, ports) for index, draft in enumerate(drafts)]
+            found += [_policy(draft, f"g{number}-{index}", names, ports, aim) for index, draft in enumerate(drafts)]
         for place, made in enumerate(self.world.sets):
-            aim = {"group": _AGENTIC, "kind": "Backend", "name": f"s{place}"}
+            if made.proxy:
+                found.append(_proxy(f"s{place}"))
+                continue
+            backends = [] if made.service else [f"s{place}", *([f"s{place}w"] if made.weighted else ())]
             gateway = self.gateway_of(place)
             names, ports = self._names(place), self.gateways[gateway]
-            found += [*([] if made.service else [_backend(f"s{place}")]), _route(f"s{place}", gateway, made)]
-            found += [_policy(each, f"s{place}-{index}", aim, names, ports) for index, each in enumerate(made.backend)]
+            found += [_backend(each, call_out=made.call_out) for each in backends]
+            found.append(_route(f"s{place}", gateway, made))
+            aims = [{"group": _AGENTIC, "kind": "Backend", "name": each} for each in backends]
+            found += [
+                _policy(each, f"s{place}-{index}", names, ports, *aims) for index, each in enumerate(made.backend)
+            ]
         return found
 
     def _names(self, place: int) -> dict[str, str]:
@@ -153,6 +188,10 @@ class Site:
         proves = workloads if self.world.workload_tokens else {}
         spec = {
             "gateway": {"address": "127.0.0.1"},
+            "listeners": {
+                "http": {"address": "127.0.0.1", "port": self.proxies.plain},
+                "https": {"address": "127.0.0.1", "port": self.proxies.secure},
+            },
             "policyServer": {"address": f"unix:{self.root}/policy.sock", "timeout": "20s"},
             "issuers": [{"url": self.issuers[each], **reach, **proves.get(each, {})} for each in ISSUERS],
             **self.world.settings,
@@ -165,7 +204,7 @@ def gateways_of(world: World) -> list[tuple[Draft, ...]]:
     """Return the policies of each Gateway of a world."""
     found: list[tuple[Draft, ...]] = []
     for made in world.sets:
-        if made.gateway not in found:
+        if made.gateway not in found and not made.proxy:
             found.append(made.gateway)
     return found
 
@@ -187,8 +226,11 @@ def text_of(documents: list[Json]) -> str:
 
 
 def _tidied(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """Leave out what Envoy drops as it reads a request: what is for it alone, and an offer to go on with HTTP/2."""
-    gone = {"transfer-encoding"}
+    """Leave out what Envoy drops as it reads a request: what is for it alone, and an offer to go on with HTTP/2.
+
+    It writes one header anew for authorization services.
+    """
+    gone = {"transfer-encoding", "x-envoy-auth-partial-body"}
     connection = ",".join(value.lower() for name, value in headers if name == "connection")
     if "upgrade" not in connection or "upgrade" not in {name for name, _ in headers}:
         gone |= {"upgrade", "connection"}
@@ -201,7 +243,7 @@ def _tidied(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]
 
 def _framing(sent: Sent) -> tuple[tuple[str, str], ...]:
     if sent.framing is Framing.CHUNKED:
-        return (("transfer-encoding", "chunked"),)
+        return () if sent.http2 else (("transfer-encoding", "chunked"),)
     told = bool(sent.body) or sent.method in _WITH_LENGTH
     return (("content-length", str(len(sent.body))),) if told else ()
 
@@ -210,9 +252,9 @@ def _document(version: str, kind: str, name: str, spec: Json) -> Json:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def _policy(draft: Draft, name: str, aim: Json, names: Mapping[str, str], ports: Listeners) -> Json:
+def _policy(draft: Draft, name: str, names: Mapping[str, str], ports: Listeners, *aims: Json) -> Json:
     spec = _with_ports(fill(dict(draft.spec), names), ports)
-    return _document(f"{_AGENTIC}/{draft.version}", draft.kind, name, {"targetRefs": [aim], **spec})
+    return _document(f"{_AGENTIC}/{draft.version}", draft.kind, name, {"targetRefs": list(aims), **spec})
 
 
 def _with_ports(value: Any, ports: Listeners) -> Any:
@@ -225,19 +267,49 @@ def _with_ports(value: Any, ports: Listeners) -> Any:
     return [_with_ports(each, ports) for each in value] if isinstance(value, list) else value
 
 
-def _backend(name: str) -> Json:
+def _backend(name: str, *, call_out: bool) -> Json:
     spec = {"type": "MCP", "mcp": {"serviceName": "origin", "port": 80}}
-    return _document(f"{_AGENTIC}/v1alpha1", "Backend", name, spec)
+    made = _document(f"{_AGENTIC}/v1alpha1", "Backend", name, spec)
+    if call_out:
+        made["metadata"]["annotations"] = {PLACEMENT: "CallOut"}
+    return made
 
 
 def _route(name: str, gateway: int, made: PolicySet) -> Json:
-    to = {"name": "origin", "port": 80} if made.service else {"group": _AGENTIC, "kind": "Backend", "name": name}
+    to = [{"group": _AGENTIC, "kind": "Backend", "name": name, "weight": 3}]
+    if made.weighted:
+        to.append({"group": _AGENTIC, "kind": "Backend", "name": f"{name}w", "weight": 2})
+    if made.service:
+        to = [{"name": "origin", "port": 80}]
     spec = {
         "parentRefs": [{"name": f"g{gateway}"}],
         "hostnames": [f"{name}.example", f"*.{name}.example"],
-        "rules": [{"backendRefs": [to]}],
+        "rules": [{"backendRefs": to, **_REWRITES[made.rewrite]}],
     }
     return _document("gateway.networking.k8s.io/v1", "HTTPRoute", name, spec)
+
+
+def _rewriting(rewrite: Json) -> Json:
+    return {
+        "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
+        "filters": [{"type": "URLRewrite", "urlRewrite": rewrite}],
+    }
+
+
+_REWRITES: Final[Mapping[Rewrite, Json]] = {
+    Rewrite.NOTHING: {},
+    Rewrite.PREFIX: _rewriting({"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": BEHIND}}),
+    Rewrite.PATH: _rewriting({"path": {"type": "ReplaceFullPath", "replaceFullPath": BEHIND}}),
+    Rewrite.HOST: _rewriting({"hostname": BEHIND_HOST}),
+}
+
+
+def _proxy(name: str) -> Json:
+    spec = {
+        "virtualhost": {"fqdn": f"{name}.example"},
+        "routes": [{"services": [{"name": "origin", "port": 80}]}],
+    }
+    return _document("projectcontour.io/v1", "HTTPProxy", name, spec)
 
 
 def _gateway(number: int, ports: Listeners) -> Json:

@@ -1,7 +1,7 @@
 """The harness finds what differs, makes it small, and writes it down so that it can be seen again."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +12,21 @@ from click.testing import CliRunner
 from tests.differential.differences import Tally
 from tests.differential.envoy import compare, judged, running
 from tests.differential.exceptions import ACCEPTED, KNOWN, Kind, Known
-from tests.differential.model import AGENT, ISSUERS, Case, Draft, PolicySet, Sent, Token, World
+from tests.differential.minting import FIRST_KEYS, LAST_KEY, NEXT_KEYS
+from tests.differential.model import (
+    AGENT,
+    CERTIFICATES,
+    ISSUERS,
+    Case,
+    Draft,
+    PolicySet,
+    Rewrite,
+    Sent,
+    Token,
+    World,
+)
 from tests.differential.placements import AUTO, CALL_OUT, PLACEMENTS, Placement
+from tests.differential.probes import with_probes
 from tests.differential.reference import Reference, asked, document_of
 from tests.differential.report import BYTES, KEYS, POLICIES, REQUEST, SUMMARY, write_report, yaml_of
 from tests.differential.run import batches
@@ -50,7 +63,7 @@ async def test_envoy_that_allows_more_is_found_and_written_down(tmp_path: Path) 
     (elsewhere / "resources").mkdir(parents=True)
     root.mkdir()
     async with running(wide, root) as made:
-        site = replace(made.site, world=World(sets=(*narrow.sets, made.site.world.sets[-1])), root=elsewhere)
+        site = replace(made.site, world=with_probes(narrow), root=elsewhere)
         (site.folder / "all.yaml").write_text(text_of(site.documents()), encoding="utf-8")
         tally = Tally(placement=CALL_OUT)
         tally.add(narrow, INSTALLED, await compare(made, judged(made.site, cases, Reference(site))))
@@ -100,29 +113,61 @@ def test_the_same_number_makes_the_same_cases() -> None:
     assert made(7) != made(8)
 
 
-MET: Final[dict[str, tuple[str, dict[str, Any]]]] = {
-    "two numbers that Envoy 1.39 writes alike": (
-        "string(identity.org) == string(identity.owner_org)",
-        {"org": 1234567, "owner_org": 1234568},
-    ),
-    "milliseconds as seconds": ("timestamp(int(identity.until)) > request.time", {"until": 2_000_000_000_000}),
-    "a text that is no date": ("timestamp(identity.until) > request.time", {"until": "infinite-future"}),
+def numbers(claims: Mapping[str, Any]) -> list[float]:
+    return [each for each in claims.values() if isinstance(each, int | float) and not isinstance(each, bool)]
+
+
+MET: Final[dict[str, tuple[str, Callable[[Mapping[str, Any]], bool]]]] = {
+    "string() of more than six digits": ("string(identity.", lambda claims: max(numbers(claims), default=0) > 1e6),
+    "string(int()) of more than six digits": ("string(int(", lambda claims: max(numbers(claims), default=0) > 1e6),
+    "int() of a number that is not exact": ("int(identity.", lambda claims: max(numbers(claims), default=0) > 2**53),
+    "int() of a fraction": ("int(identity.", lambda claims: any(each % 1 for each in numbers(claims))),
+    "double() of a number that is not exact": ("double(identity.", lambda claims: 2**53 + 1 in numbers(claims)),
+    "a calculation beyond 64 bits": (" * ", lambda claims: max(numbers(claims), default=0) > 2**62),
+    "timestamp() after year 9999": ("timestamp(int(", lambda claims: max(numbers(claims), default=0) > 253_402_300_799),
+    "timestamp() of a text": ("timestamp(identity.", lambda claims: isinstance(claims.get("until"), str)),
+    "duration() of a text": ("duration(identity.", lambda claims: isinstance(claims.get("until"), str)),
 }
+"""Parts of expressions, and claims, that Envoy and the engine may read in different ways."""
 
 
 @pytest.mark.slow
-def test_requests_meet_the_expressions_that_envoy_answers_otherwise() -> None:
-    found = {
-        (entry["cel"], name)
-        for batch in batches(12_000, 11)
-        for case in batch.cases
-        for rule in _rules(batch.world.sets[case.place])
-        for entry in rule.get("authorization", ())
-        if entry["type"] == "CEL"
-        for name, (_, claims) in MET.items()
-        if case.sent.token is not None and claims.items() <= case.sent.token.claims.items()
+def test_requests_meet_the_expressions_that_envoy_may_answer_otherwise() -> None:
+    met: set[str] = set()
+    for batch in batches(36_000, 12, per_set=40):
+        for case in batch.cases:
+            claims = {} if case.sent.token is None else case.sent.token.claims
+            rules = _rules(batch.world.sets[case.place])
+            texts = [entry.get("cel", "") for rule in rules for entry in rule.get("authorization", ())]
+            met |= {name for name, (part, fits) in MET.items() if fits(claims) and part in " ".join(texts)}
+    assert met == MET.keys()
+
+
+def test_requests_are_sent_in_every_way() -> None:
+    sent = [case.sent for batch in batches(6_000, 11) for case in batch.cases]
+    assert {(each.http2, bool(each.trailers), each.pieces > 1) for each in sent} >= {
+        (http2, trailers, slow)
+        for http2 in (False, True)
+        for trailers, slow in ((False, False), (True, False), (False, True))
     }
-    assert {name for name, (text, _) in MET.items() if (text, name) in found} == MET.keys()
+    assert any(each.other_host for each in sent)
+    assert {each.certificate for each in sent} == {"", *CERTIFICATES}
+    assert {each.token.key for each in sent if each.token is not None} == {*FIRST_KEYS, NEXT_KEYS[-1], LAST_KEY}
+
+
+def test_worlds_have_every_kind_of_route_and_change() -> None:
+    made = list(batches(7_200, 11, per_set=10))
+    sets = [each for batch in made for each in batch.world.sets]
+    assert {each.rewrite for each in sets} == set(Rewrite)
+    for name in ("service", "proxy", "weighted", "call_out"):
+        assert {getattr(each, name) for each in sets} == {False, True}
+    assert any(draft.spec.get("mode") == "Shadow" for each in sets for draft in each.backend)
+    changes = [batch.change for batch in made if batch.change is not None]
+    assert [each.rotates for each in changes] == [*[False] * 5, True] * 2
+    for batch, change in zip(made, changes, strict=True):
+        pairs = list(zip(batch.world.sets, change.world.sets, strict=True))
+        assert any(old.backend != new.backend for old, new in pairs)
+        assert any(old.call_out != new.call_out for old, new in pairs)
 
 
 def _rules(policies: PolicySet) -> list[dict[str, Any]]:
@@ -167,6 +212,7 @@ def site(tmp_path: Path) -> Site:
         external=2,
         issuers={each: each.replace(".invalid", ".example") for each in ISSUERS},
         gateways=tuple(Listeners(8000 + index, 8100 + index) for index in range(len(gateways_of(batch.world)))),
+        proxies=Listeners(8200, 8300),
         now=datetime(2026, 1, 1, tzinfo=UTC),
     )
 

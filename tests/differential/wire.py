@@ -1,13 +1,15 @@
-"""HTTP/1.1 to the byte: a client that tidies nothing up, and the server that all Backends are."""
+"""HTTP/1.1 and HTTP/2 to the byte: a client that tidies nothing up, and the server that all Backends are."""
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from h2.exceptions import ProtocolError
 from tests.differential.site import Shot
+from tests.support.clients.raw_h2 import RawClient
 
 from authplane.runtime.child_processes import owned_tasks
 
@@ -15,6 +17,8 @@ NUMBER: Final = b"x-case"
 """The header that says which case it is."""
 NOTED: Final = (b"upgrade", b"x-team")
 """Headers that must reach the server behind if, and only if, they were judged."""
+PAUSE: Final = 0.002
+"""In seconds, between the pieces of a slow sender: so each arrives by itself."""
 _LIMIT: Final = 30.0
 _CHUNKS: Final = 3
 _MOST_HEARD: Final = 300
@@ -27,8 +31,11 @@ class Reached(NamedTuple):
     method: str
     path: str
     body: bytes
+    host: str
     noted: tuple[str, ...] = ()
     """The values of `NOTED`; several of one name are joined."""
+    names: frozenset[str] = frozenset()
+    """Of all headers."""
 
 
 class Heard(NamedTuple):
@@ -69,9 +76,10 @@ class Origin:
 
     def _note(self, message: Message, body: bytes) -> None:
         method, path, _ = message.start.split(" ")
-        reached = Reached(method, path, body, tuple(message.headers.get(name, b"").decode() for name in NOTED))
+        noted = tuple(message.headers.get(name, b"").decode() for name in NOTED)
+        names = frozenset(name.decode() for name in message.headers)
         number = int(message.headers[NUMBER])
-        self.reached[number] = reached
+        self.reached[number] = Reached(method, path, body, message.headers[b"host"].decode(), noted, names)
 
 
 @asynccontextmanager
@@ -112,19 +120,15 @@ class Line:
             self._streams = None
 
     async def _try(self, number: int, shot: Shot) -> Heard:
-        if self._streams is None:
-            name = "localhost" if self._lane.tls else None
-            self._streams = await asyncio.open_connection(
-                "127.0.0.1",
-                self._lane.port,
-                ssl=self._lane.tls,
-                server_hostname=name,
-                local_addr=(self._lane.address, 0),
-            )
-        reader, writer = self._streams
         try:
-            writer.write(bytes_of(number, shot))
-            await writer.drain()
+            if self._streams is None:
+                self._streams = await _connected(self._lane)
+            reader, writer = self._streams
+            for index, piece in enumerate(pieces_of(bytes_of(number, shot), shot.pieces)):
+                if index:
+                    await asyncio.sleep(PAUSE)
+                writer.write(piece)
+                await writer.drain()
             return await self._answer(reader, shot.method)
         except (OSError, asyncio.IncompleteReadError):
             self.close()
@@ -142,6 +146,91 @@ class Line:
         return Heard(status, body[:_MOST_HEARD].decode(errors="replace").strip())
 
 
+class Http2Line:
+    """The same for HTTP/2: one stream after the other."""
+
+    def __init__(self, lane: "Lane") -> None:
+        self._lane = lane
+        self._client: RawClient | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def ask(self, number: int, shot: Shot) -> Heard:
+        """Send a request and return what is answered."""
+        try:
+            async with asyncio.timeout(_LIMIT):
+                reused = self._client is not None
+                heard = await self._try(number, shot)
+                return await self._try(number, shot) if heard.status == 0 and reused else heard
+        except TimeoutError:
+            self.close()
+            return Heard(0, f"no answer in {_LIMIT:g} s")
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._writer is not None:
+            self._writer.close()
+        self._client = self._writer = None
+
+    async def _try(self, number: int, shot: Shot) -> Heard:
+        try:
+            if self._client is None:
+                reader, self._writer = await _connected(self._lane)
+                self._client = RawClient(reader, self._writer)
+                await self._client.settled()
+            client = self._client
+            stream = await self._send(client, number, shot)
+            outcome = await client.outcome(stream)
+        except (OSError, ProtocolError):
+            self.close()
+            return Heard(0, "")
+        if client.closed:
+            self.close()
+        return Heard(outcome.http or 0, outcome.body[:_MOST_HEARD].decode(errors="replace").strip())
+
+    async def _send(self, client: RawClient, number: int, shot: Shot) -> int:
+        headers = http2_headers(number, shot, secure=self._lane.tls is not None)
+        if not shot.body and not shot.trailers:
+            return await client.call(headers, None)
+        stream = await client.call(headers, None, end=False)
+        for index, piece in enumerate(pieces_of(shot.body, shot.pieces)):
+            if index:
+                await asyncio.sleep(PAUSE)
+            await client.more(stream, piece)
+        if not client.outcomes[stream].ended and not client.closed:
+            if shot.trailers:
+                client.h2.send_headers(stream, _encoded(shot.trailers), end_stream=True)
+            else:
+                client.h2.end_stream(stream)
+            await client.flush()
+        return stream
+
+
+def http2_headers(number: int, shot: Shot, *, secure: bool) -> list[tuple[bytes, bytes]]:
+    """Return all headers of a request in HTTP/2."""
+    pseudo = (
+        (":method", shot.method),
+        (":scheme", "https" if secure else "http"),
+        (":path", shot.path),
+        (":authority", shot.host),
+    )
+    hosts = (("host", shot.other_host),) if shot.other_host else ()
+    return _encoded((*pseudo, *hosts, (NUMBER.decode(), str(number)), *shot.headers))
+
+
+def _encoded(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+
+
+async def _connected(lane: "Lane") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(
+        "127.0.0.1",
+        lane.port,
+        ssl=lane.tls,
+        server_hostname="localhost" if lane.tls else None,
+        local_addr=(lane.address, 0),
+    )
+
+
 def bytes_of(number: int, shot: Shot) -> bytes:
     """Write a request."""
     lines = [f"{shot.method} {shot.path} HTTP/1.1", f"host: {shot.host}", f"{NUMBER.decode()}: {number}"]
@@ -151,7 +240,14 @@ def bytes_of(number: int, shot: Shot) -> bytes:
         return head + shot.body
     size = len(shot.body) // _CHUNKS + 1
     parts = [shot.body[start : start + size] for start in range(0, len(shot.body), size)]
-    return head + b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+    trailers = "".join(f"{name}: {value}\r\n" for name, value in shot.trailers).encode("latin-1")
+    return head + b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n" + trailers + b"\r\n"
+
+
+def pieces_of(data: bytes, number: int) -> list[bytes]:
+    """Cut data into about so many pieces."""
+    size = len(data) // number + 1
+    return [data[start : start + size] for start in range(0, len(data), size)]
 
 
 async def ask_all(lanes: Sequence["Lane"], at_a_time: int) -> dict[int, Heard]:
@@ -161,7 +257,7 @@ async def ask_all(lanes: Sequence["Lane"], at_a_time: int) -> dict[int, Heard]:
 
     async def run(lane: Lane) -> None:
         async with room:
-            line = Line(lane)
+            line = Http2Line(lane) if lane.http2 else Line(lane)
             try:
                 for number, shot in lane.shots:
                     found[number] = await line.ask(number, shot)
@@ -181,6 +277,7 @@ class Lane(NamedTuple):
     """Of the client: who shows too many bad tokens from one is not listened to for a while."""
     port: int
     tls: ssl.SSLContext | None
+    http2: bool
     shots: tuple[tuple[int, Shot], ...]
 
 
