@@ -48,7 +48,8 @@ spec:
 NOT_PERMITTED: Final = (
     "RefNotPermitted",
     'Spec.Virtualhost.Authorization.ServiceRef extension service "infra/auth" is in another '
-    'namespace, and no ReferenceGrant lets HTTPProxies of "default" refer to it. Add a ReferenceGrant.',
+    'namespace, and no ReferenceGrant lets HTTPProxies of "default" refer to it. '
+    'Add a ReferenceGrant in namespace "infra".',
 )
 GRANTS: Final = {
     "no grant": ("", False),

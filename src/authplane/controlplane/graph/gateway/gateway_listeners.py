@@ -248,7 +248,8 @@ class _Read:
         if not self._trusted and not may_use(self._resources, self._gateway, name):
             self._add(
                 "RefNotPermitted",
-                f'No ReferenceGrant lets Gateway "{self._gateway}" refer to Secret "{name}". Add a ReferenceGrant.',
+                f'No ReferenceGrant lets Gateway "{self._gateway}" refer to Secret "{name}". '
+                f'Add a ReferenceGrant in namespace "{name.namespace}".',
             )
             return None
         return name

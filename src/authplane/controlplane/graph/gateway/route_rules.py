@@ -169,7 +169,8 @@ class _Read:
             origin = f'HTTPRoute "{self._ref.object_name}"'
             self._add(
                 "RefNotPermitted",
-                f'No ReferenceGrant lets {origin} refer to {ref.kind} "{target.object_name}". Add a ReferenceGrant.',
+                f'No ReferenceGrant lets {origin} refer to {ref.kind} "{target.object_name}". '
+                f'Add a ReferenceGrant in namespace "{target.namespace}".',
             )
         elif is_backend:
             return self._protected(target, ref.weight, host)

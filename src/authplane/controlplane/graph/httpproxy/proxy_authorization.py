@@ -172,7 +172,8 @@ def _granted(written: Authorization, root: ObjectName, shared: BuildContext, pro
         problems.add(
             "RefNotPermitted",
             f'{_HOST}.ServiceRef extension service "{target.object_name}" is in another namespace, and no '
-            f'ReferenceGrant lets HTTPProxies of "{root.namespace}" refer to it. Add a ReferenceGrant.',
+            f'ReferenceGrant lets HTTPProxies of "{root.namespace}" refer to it. '
+            f'Add a ReferenceGrant in namespace "{target.namespace}".',
         )
     return False
 
