@@ -239,7 +239,7 @@ def test_a_missing_service_has_the_name_of_its_field_in_the_file() -> None:
     made = world(proxy=OPEN, settings=config_map(GLOBAL.replace("default/auth", "default/aut")))
     [problem] = next(found for ref, found in made.generation.built.problems.items() if ref.kind == "ConfigMap")
     assert problem.path == ("data", "contour.yaml", "globalExtAuth", "extensionService")
-    assert problem.message.endswith("\"default/aut\" not found. Did you mean 'auth'?")
+    assert problem.message.endswith("\"default/aut\" not found. Did you mean 'auth'? Create it, or correct the name.")
 
 
 def test_a_field_of_the_file_has_its_line_in_the_config_map() -> None:
