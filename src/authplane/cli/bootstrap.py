@@ -9,10 +9,10 @@ import click
 from authplane.cli.shared.listen_options import serving
 from authplane.cli.shared.output import fail, print_line
 from authplane.cli.shared.parameters import Option
+from authplane.controlplane.render.control_tls import ClientFiles, secret_files
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import (
     AdminPages,
-    ClientFiles,
     ControlPlane,
     Tcp,
     UnixSocket,
@@ -65,6 +65,16 @@ def bootstrap(
     tls_ca_path: Annotated[str, Option(help="PEM file with the CA certificate of the control plane.")] = "",
     tls_cert_path: Annotated[str, Option(help="PEM file with the client certificate of this Envoy.")] = "",
     tls_key_path: Annotated[str, Option(help="PEM file with the private key of this Envoy.")] = "",
+    follow_tls: Annotated[
+        str,
+        Option(
+            metavar="DIR",
+            help=(
+                "Existing folder, in which the command writes two files that lead Envoy to the TLS files. Envoy then"
+                " notices renewed TLS files. Default: Envoy reads the TLS files once."
+            ),
+        ),
+    ] = "",
     tls_server_name: Annotated[
         str, Option(help="Name in the control plane's certificate. Default: the host in --address.")
     ] = "",
@@ -98,11 +108,31 @@ def bootstrap(
         id_ = node or _node(tls_cert_path)
         if names is not None:
             _require_name(id_, names, tls_cert_path)
-        tls = ClientFiles(server_name=name, ca=tls_ca_path, certificate=tls_cert_path, key=tls_key_path)
+        tls = ClientFiles(
+            server_name=name,
+            ca=tls_ca_path,
+            certificate=tls_cert_path,
+            key=tls_key_path,
+            followed_from=follow_tls,
+        )
+        if follow_tls:
+            _write_secrets(tls)
         control = ControlPlane(where=where, delta=delta, tls=tls if any(files) else None)
         pages = AdminPages(admin=_where(parse_address(admin)), stats=_stats(stats_address))
         message = ads_bootstrap(control, node=id_, pages=pages)
     click.echo(json_text(message), nl=False)
+
+
+def _write_secrets(tls: ClientFiles) -> None:
+    """Write the files that lead Envoy to the TLS files."""
+    if not tls.certificate:
+        fail("There are no TLS files to follow. Set --tls-ca-path, --tls-cert-path and --tls-key-path.", status=2)
+    for name, message in secret_files(tls).items():
+        path = Path(tls.followed_from) / name
+        try:
+            path.write_text(json_text(message), encoding="utf-8")
+        except OSError as error:
+            fail(f"Cannot write {path}: {error.strerror}. Set --follow-tls to a folder that you can write to.")
 
 
 def _node(certificate: str) -> str:

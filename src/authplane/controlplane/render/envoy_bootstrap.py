@@ -21,17 +21,16 @@ from envoy.config.overload.v3 import overload_pb2
 from envoy.config.route.v3 import route_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.extensions.resource_monitors.downstream_connections.v3 import downstream_connections_pb2
-from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
+from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
-from envoy.type.matcher.v3 import string_pb2
 from google.protobuf.struct_pb2 import Struct
 
 from authplane.controlplane.graph.model.envoy_regexes import LARGEST_PROGRAM
+from authplane.controlplane.render.control_tls import ClientFiles, client_tls
 from authplane.controlplane.render.envoy_pieces import FROM_ADS, duration, pack, socket_address
 from authplane.controlplane.render.rendered import Rendered
 from authplane.controlplane.render.stat_tags import stats_config
 from authplane.controlplane.render.stats_listener import admin_cluster, stats_listener
-from authplane.core.addresses import parse_ip_address
 from authplane.core.values import dataclass
 
 _ADS_CLUSTER: Final = "authplane-control"
@@ -54,17 +53,6 @@ class Tcp:
 
 
 Where: TypeAlias = UnixSocket | Tcp
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientFiles:
-    """What Envoy needs to reach a control plane that requires a client certificate."""
-
-    server_name: str
-    """A DNS name or an IP address that the control plane's certificate must have."""
-    ca: str
-    certificate: str
-    key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +165,7 @@ def _control_cluster(control: ControlPlane) -> cluster_pb2.Cluster:
     )
     if control.tls is not None:
         cluster.transport_socket.CopyFrom(
-            base_pb2.TransportSocket(name="envoy.transport_sockets.tls", typed_config=pack(_client_tls(control.tls)))
+            base_pb2.TransportSocket(name="envoy.transport_sockets.tls", typed_config=pack(client_tls(control.tls)))
         )
     return cluster
 
@@ -185,31 +173,6 @@ def _control_cluster(control: ControlPlane) -> cluster_pb2.Cluster:
 def _discovery(where: Where) -> cluster_pb2.Cluster.DiscoveryType.ValueType:
     kinds = cluster_pb2.Cluster.DiscoveryType
     return kinds.STRICT_DNS if isinstance(where, Tcp) else kinds.STATIC
-
-
-def _client_tls(files: ClientFiles) -> tls_pb2.UpstreamTlsContext:
-    kinds = common_pb2.SubjectAltNameMatcher.SanType
-    is_address = parse_ip_address(files.server_name) is not None
-    return tls_pb2.UpstreamTlsContext(
-        sni="" if is_address else files.server_name,
-        common_tls_context=tls_pb2.CommonTlsContext(
-            tls_certificates=[
-                common_pb2.TlsCertificate(
-                    certificate_chain=base_pb2.DataSource(filename=files.certificate),
-                    private_key=base_pb2.DataSource(filename=files.key),
-                )
-            ],
-            validation_context=common_pb2.CertificateValidationContext(
-                trusted_ca=base_pb2.DataSource(filename=files.ca),
-                match_typed_subject_alt_names=[
-                    common_pb2.SubjectAltNameMatcher(
-                        san_type=kinds.IP_ADDRESS if is_address else kinds.DNS,
-                        matcher=string_pb2.StringMatcher(exact=files.server_name),
-                    )
-                ],
-            ),
-        ),
-    )
 
 
 def _address(where: Where) -> address_pb2.Address:
