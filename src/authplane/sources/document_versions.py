@@ -152,6 +152,11 @@ class Library:
             self.settle()
         return self._loaded
 
+    @property
+    def settled(self) -> Loaded:
+        """What is in force, without the changes since the last call of `settle` or `current`."""
+        return self._loaded
+
     def said(self, file: str) -> Source | None:
         """Return what a file says now, in force or not."""
         return self._said.get(file)

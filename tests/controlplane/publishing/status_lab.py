@@ -15,7 +15,6 @@ from authplane.controlplane.publishing.runtime.leadership import LEASE, Leadersh
 from authplane.controlplane.publishing.runtime.lease_api import LeaseApi
 from authplane.controlplane.publishing.runtime.status_writer import StatusWriter
 from authplane.controlplane.publishing.write_queue import WriteQueue
-from authplane.controlplane.serving.runtime.control_counts import ControlCounts
 from authplane.controlplane.status.kubernetes.stored_objects import StoredObjects
 from authplane.controlplane.status.resource_status import Status
 from authplane.core.names import Ref
@@ -58,9 +57,8 @@ class Lab:
         self.stored = StoredObjects()
         self.queue = WriteQueue(self.stored)
         self.leadership = Leadership(LeaseApi(self.client, namespace, "leader"), identity, self.wake)
-        self.counts = ControlCounts()
         self.events = EventWriter(self.client, identity)
-        self.writer = StatusWriter(self.client, self.queue, self.leadership, self.events.add, self.counts)
+        self.writer = StatusWriter(self.client, self.queue, self.leadership, self.events.add)
 
     def wake(self) -> None:
         """Do what the publisher does when the leadership changes."""

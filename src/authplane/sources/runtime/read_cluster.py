@@ -249,7 +249,7 @@ class ClusterSource:
         return changed
 
     def _due(self) -> float | None:
-        return self._recent.due(each.file for each in self.library.current().held)
+        return self._recent.due(each.file for each in self.library.settled.held)
 
 
 def root_of(server: str, part: ClusterPart) -> Path:

@@ -72,7 +72,8 @@ class StatusPublisher:
         replicas = LeaseApi(client, namespace, "replica")
         self._replica = ReplicaLease(replicas, identity, self._leadership.leads, self.wake)
         self._events = EventWriter(client, identity)
-        self._writer = StatusWriter(client, self._queue, self._leadership, self._events.add, plane.counts)
+        self._writer = StatusWriter(client, self._queue, self._leadership, self._events.add)
+        plane.counts.statuses = self._writer.written
         plane.counts.leads = self._leadership.leads
 
     def wake(self) -> None:

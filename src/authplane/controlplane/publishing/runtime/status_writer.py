@@ -11,7 +11,6 @@ import structlog
 
 from authplane.controlplane.publishing.runtime.leadership import Leadership
 from authplane.controlplane.publishing.write_queue import WriteQueue
-from authplane.controlplane.serving.runtime.control_counts import ControlCounts
 from authplane.controlplane.status.kubernetes.status_writes import (
     StatusWrite,
     Transition,
@@ -47,7 +46,6 @@ class StatusWriter:
         queue: WriteQueue,
         leadership: Leadership,
         emit: Emit,
-        counts: ControlCounts,
     ) -> None:
         self._client = client
         self._queue = queue
@@ -56,7 +54,11 @@ class StatusWriter:
         self._news = asyncio.Event()
         self._failures: dict[Ref, int] = {}
         self._faults: dict[str, str] = {}
-        self._counts = counts
+        self._written = 0
+
+    def written(self) -> int:
+        """Return how many statuses were written."""
+        return self._written
 
     def wake(self) -> None:
         """Look at the queue: there may be something to write."""
@@ -158,7 +160,7 @@ class StatusWriter:
                 raise ApiUnreachableError(answer_fault(answer, "get", str(stored.ref)))
 
     def _succeeded(self, ref: Ref) -> None:
-        self._counts.statuses += 1
+        self._written += 1
         self._failures.pop(ref, None)
         if self._faults.pop(ref.kind, ""):
             log.info("writes statuses again", kind=ref.kind)

@@ -29,8 +29,8 @@ class ControlCounts:
         self.nacks: Counter[TypeUrl] = Counter()
         self.push_seconds = 0.0
         """The sum of all times from a change to its push."""
-        self.statuses = 0
-        """Statuses that were written to an API server."""
+        self.statuses: Callable[[], int] = lambda: 0
+        """Tells how many statuses were written to an API server."""
         self.leads: Callable[[], bool] = lambda: False
         """Tells whether this replica writes statuses now."""
         self._pushes = [0] * (len(BOUNDS) + 1)

@@ -62,7 +62,7 @@ class ControlMetrics(Collector):
         )
         pushes.add_metric((), counts.push_buckets, counts.push_seconds)
         written = CounterMetricFamily(f"{_PREFIX}_status_writes", "Statuses written to the API server of a cluster.")
-        written.add_metric((), counts.statuses)
+        written.add_metric((), counts.statuses())
         leads = _gauge("leads", "Whether this replica writes statuses (1) or not (0).", float(counts.leads()))
         return generations, pushes, written, leads
 

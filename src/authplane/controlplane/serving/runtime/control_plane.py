@@ -30,6 +30,7 @@ from authplane.core.values import dataclass
 from authplane.policy.compile.compile_policies import PolicyCompiler
 from authplane.policy.identity.tokens.issuer import Issuer
 from authplane.policy.placement.native_issuers import native_issuers
+from authplane.policy.rules.access_settings import Options
 from authplane.resources.documents import Finding
 from authplane.resources.loaded_resources import Held
 from authplane.runtime.child_processes import place_of
@@ -95,6 +96,7 @@ class Control:
         source: Folder | DocumentSource,
         tell: Callable[[Told], None],
         policy_server: PolicyServer | None = None,
+        options: Options | None = None,
     ) -> None:
         self._source = as_source(source)
         self._tell = tell
@@ -103,7 +105,7 @@ class Control:
         self._transitions = Transitions()
         self._findings: frozenset[Finding] = frozenset()
         self._held: tuple[Held, ...] = ()
-        self._compiler = PolicyCompiler()
+        self._compiler = PolicyCompiler(options)
         self._keys: NativeKeys | None = None
         self._probe = PolicyServerProbe(self._tried)
         self._listening = False

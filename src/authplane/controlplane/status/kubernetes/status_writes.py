@@ -119,7 +119,7 @@ class _Made:
 
     def _condition(self, ours: Condition, before: Mapping[str, Any]) -> _Record:
         unknown = ours.type == PROGRAMMED and ours.status == "Unknown"
-        if unknown and self.patient and before.get("reason") not in {None, "Pending"}:
+        if unknown and self.patient and before.get("status") in {"True", "False"}:
             return dict(before)
         return with_known_time(before, condition_record(ours, self.generation, self.now))
 

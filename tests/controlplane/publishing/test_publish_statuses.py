@@ -1,0 +1,68 @@
+"""The statuses of a control plane in a real cluster: each change is told, and nothing else is written."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.controlplane.publishing.cluster_lab import conditions, control_plane
+from tests.support.eventually import eventually
+from tests.support.kubernetes.api_objects import Object
+from tests.support.kubernetes.local_cluster import Cluster
+
+pytestmark = pytest.mark.real
+
+
+def proxy(namespace: str, name: str, service: str = "web") -> Object:
+    return {
+        "apiVersion": "projectcontour.io/v1",
+        "kind": "HTTPProxy",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "virtualhost": {"fqdn": f"{name}.{namespace}.example"},
+            "routes": [{"services": [{"name": service, "port": 80}]}],
+        },
+    }
+
+
+def service(namespace: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "namespace": namespace},
+        "spec": {"ports": [{"port": 80}]},
+    }
+
+
+def statuses_of(cluster: Cluster, namespace: str) -> list[Any]:
+    return list(cluster.objects.listed("projectcontour.io/v1", "HTTPProxy", namespace)["items"])
+
+
+@pytest.mark.requirement("KU-12")
+async def test_a_change_is_told_and_an_idle_control_plane_writes_nothing(
+    upstream_crds: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    objects = upstream_crds.objects
+    objects.create(service(namespace))
+    web, bad = proxy(namespace, "web"), proxy(namespace, "bad", service="absent")
+    for each in (web, bad):
+        objects.create(each)
+    async with control_plane(upstream_crds, namespace, tmp_path / "xds.sock") as plane:
+
+        async def told() -> bool:
+            return [conditions(objects.read(each)).get("Valid") for each in (web, bad)] == ["True", "False"]
+
+        await eventually(told)
+        found = objects.read(bad)["status"]
+        assert found["currentStatus"] == "invalid"
+        objects.patch(web, {"spec": {"routes": [{"services": [{"name": "web", "port": 81}]}]}})
+
+        async def changed() -> bool:
+            now = objects.read(web)
+            observed = {each["observedGeneration"] for each in now["status"]["conditions"] if each["type"] == "Valid"}
+            return observed == {2} and now["status"]["currentStatus"] == "invalid"
+
+        await eventually(changed)
+        before, versions = plane.counts.statuses(), statuses_of(upstream_crds, namespace)
+        await asyncio.sleep(15)  # longer than proxies have to answer
+        assert (plane.counts.statuses(), statuses_of(upstream_crds, namespace)) == (before, versions)
