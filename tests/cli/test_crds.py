@@ -17,6 +17,7 @@ from tools.gen_schemas import collect
 from authplane.cli.main import build_app
 from authplane.resources.catalogue import KINDS
 from authplane.resources.decode_document import Decoded, parse_document
+from authplane.resources.pruned_fields import pruned_fields
 from authplane.resources.typed.shapes import shape_of
 from authplane.resources.yaml.nodes import parse_nodes, plain
 
@@ -129,6 +130,11 @@ def test_patterns_and_defaults_are_valid() -> None:
             re2.compile(each["pattern"])  # the API server has Go's expressions, which are RE2
         if "default" in each:
             assert jsonschema.Draft7Validator(each).is_valid(each["default"]), path
+
+
+def test_no_field_that_we_read_is_dropped() -> None:
+    for name, version in schemas().items():
+        assert pruned_fields(KINDS[name], version["schema"]["openAPIV3Schema"]) == (), name
 
 
 def test_what_is_kept_without_a_schema_is_kept_on_purpose() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 from tests.cli.crd_cases import ACCEPTED, LEFT_TO_THE_STATUS, REFUSED, Case
+from tests.support.kubernetes.api_clients import api_client
 from tests.support.kubernetes.api_objects import documents
 from tests.support.kubernetes.local_cluster import Cluster, running_cluster
 from tests.support.pages import ROOT
@@ -20,6 +21,7 @@ from authplane.cli.main import build_app
 from authplane.cli.shared.built_folder import read_generation
 from authplane.core.problems import Severity, dotted
 from authplane.resources.catalogue import KINDS
+from authplane.sources.runtime.read_schemas import read_installed_kinds
 
 pytestmark = pytest.mark.real
 
@@ -63,6 +65,13 @@ def test_a_group_of_kubernetes_needs_the_annotation_and_one_of_x_k8s_does_not(de
         answer = defined.objects.request("PUT", path, bare, query={"dryRun": "All"})
         kept = "annotations" not in each["metadata"]
         assert answer.status_code == (200 if kept else 422), answer.text
+
+
+async def test_the_api_server_drops_no_field_that_we_read(defined: Cluster) -> None:
+    async with api_client(defined) as client:
+        found = await read_installed_kinds(client)
+    assert [each for each in found if not each.version or each.pruned] == []
+    assert len(found) == len(DEFINITIONS)
 
 
 # --- One field

@@ -23,6 +23,7 @@ from authplane.controlplane.serving.runtime.native_keys import OFTEN, NativeKeys
 from authplane.controlplane.serving.runtime.policy_server_probe import PolicyServerProbe, PolicyServerTried
 from authplane.controlplane.status.policy_server_status import with_policy_server
 from authplane.controlplane.status.resource_status import Status
+from authplane.controlplane.status.schema_status import with_installed_schemas
 from authplane.controlplane.status.status_json import Transitions
 from authplane.core.envoy_releases import Release
 from authplane.core.problems import Severity
@@ -40,6 +41,7 @@ from authplane.runtime.run_until_stopped import first_of
 from authplane.runtime.servers.grpc_server import Tls
 from authplane.runtime.servers.http_server import HttpRequest, HttpResponse, serve_http
 from authplane.runtime.servers.listen import Address, ListenError
+from authplane.sources.kubernetes.installed_kinds import InstalledKind
 from authplane.sources.runtime.document_source import DocumentSource, as_source
 from authplane.sources.runtime.read_folder import Folder
 from authplane.xds.server.stream_messages import Acked
@@ -111,6 +113,8 @@ class Control:
         self._listening = False
         self.counts: Final = ControlCounts()
         self.generation: Generation | None = None
+        self.installed: tuple[InstalledKind, ...] = ()
+        """The kinds of the cluster, and the fields that it drops; empty for a folder."""
 
     @asynccontextmanager
     async def serve(self, settings: ControlSettings) -> AsyncGenerator[Address]:
@@ -223,7 +227,8 @@ class Control:
         configuration = generation.loaded.resources.configuration
         if configuration is None:
             return statuses
-        return with_policy_server(statuses, configuration_ref(configuration), self._probe.tried)
+        ref = configuration_ref(configuration)
+        return with_policy_server(with_installed_schemas(statuses, ref, self.installed), ref, self._probe.tried)
 
     @property
     def programming(self) -> Programming:

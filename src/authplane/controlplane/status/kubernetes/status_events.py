@@ -19,6 +19,7 @@ _BAD: Final[Mapping[str, str]] = {
     "Protected": "False",
     "Ready": "False",
     "ResolvedRefs": "False",
+    "SchemasComplete": "False",
     "UpToDate": "False",
     "Valid": "False",
 }

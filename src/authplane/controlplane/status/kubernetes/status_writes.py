@@ -26,7 +26,7 @@ APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 PROGRAMMED: Final = "Programmed"
 
-_PASSING: Final = frozenset({"PolicyServerReady", "UpToDate", "Valid"})
+_PASSING: Final = frozenset({"PolicyServerReady", "SchemasComplete", "UpToDate", "Valid"})
 """Our conditions that an object may lose; the others stay as long as the object is ours."""
 _IN_ENTRIES: Final = frozenset({"Accepted", "Enforced", "Programmed", "ResolvedRefs", "UpToDate"})
 """Our conditions in an entry of ours."""

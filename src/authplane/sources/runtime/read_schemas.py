@@ -1,0 +1,33 @@
+"""Reads the schemas that an API server publishes; every client with credentials may."""
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+from authplane.runtime.kubernetes.api_answers import answer_fault
+from authplane.runtime.kubernetes.api_client import ApiClient, ApiError
+from authplane.sources.kubernetes.installed_kinds import InstalledKind, group_versions, installed_kinds
+
+
+class SchemasUnreadableError(ApiError):
+    """The API server publishes no schemas that we can read."""
+
+
+async def read_installed_kinds(client: ApiClient) -> tuple[InstalledKind, ...]:
+    """Return the kinds of a cluster, with the fields that it drops; raises `ApiError`."""
+    index = await _read(client, "/openapi/v3")
+    published = {(group, version): await _read(client, path) for group, version, path in group_versions(index)}
+    return installed_kinds(published)
+
+
+async def _read(client: ApiClient, path: str) -> dict[str, Any]:
+    answer = await client.request("GET", path)
+    if answer.status != HTTPStatus.OK:
+        raise SchemasUnreadableError(answer_fault(answer, "get", path))
+    try:
+        found = json.loads(answer.body)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise SchemasUnreadableError(f"The API server answered to {path} with no JSON object. Check its log.")
+    return found
