@@ -8,10 +8,22 @@ import click
 from rich.markup import escape
 
 from authplane.cli.shared.built_folder import read_generation
+from authplane.cli.shared.cluster_options import (
+    ContextOption,
+    KubeconfigOption,
+    KubernetesOption,
+    LeaseNamespaceOption,
+    NamespacesOption,
+    choose_login,
+    chosen_namespaces,
+)
 from authplane.cli.shared.console import out
-from authplane.cli.shared.output import Output, OutputOption, print_json
+from authplane.cli.shared.output import Output, OutputOption, fail, print_json
 from authplane.cli.shared.parameters import Argument, Option
 from authplane.controlplane.serving.runtime.policy_server_probe import ask_served
+from authplane.devkit.diagnosis.cluster_examination import ClusterPlan, examine_cluster
+from authplane.devkit.diagnosis.cluster_permissions import Component
+from authplane.devkit.diagnosis.cluster_probes import account_user
 from authplane.devkit.diagnosis.examination import Examined, Outcome, Row, examine, row_record
 from authplane.devkit.diagnosis.probes import PROBES
 
@@ -26,24 +38,62 @@ _COLOURS: Final = {
 
 def doctor(
     folder: Annotated[
-        Path, Argument(metavar="[DIR]", help="Folder with YAML files, or one file. Default: the current folder.")
-    ] = Path(),
+        Path | None, Argument(metavar="[DIR]", help="Folder with YAML files, or one file. Default: the current folder.")
+    ] = None,
+    kubernetes: KubernetesOption = False,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = "",
+    namespaces: NamespacesOption = "",
+    lease_namespace: LeaseNamespaceOption = "",
+    control_account: Annotated[
+        str,
+        Option(
+            help="ServiceAccount of the control plane, whose permissions to check. Default: those of the current user.",
+            metavar="NAMESPACE/NAME",
+        ),
+    ] = "",
+    policy_account: Annotated[
+        str,
+        Option(
+            help="ServiceAccount of the policy server, whose permissions to check. Default: those of the current user.",
+            metavar="NAMESPACE/NAME",
+        ),
+    ] = "",
     allow_private_issuers: Annotated[
         bool, Option("--allow-private-issuers", help="Allow issuers on this machine or on a private network.")
     ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Check from this machine everything that a folder relies on, and print a remedy for each finding.
+    """Check everything that a folder or a cluster relies on, and print a remedy for each finding.
 
     The command connects to the policy server, issuers, authorization services and origins as Envoy and the policy
     server do. It also checks the validity of certificates, the clock of this machine, the ports and the release of
     Envoy. It ends within half a minute. Run it on Envoy's machine.
+
+    With --kubernetes, it also checks the version of the API server, the installed CustomResourceDefinitions and the
+    fields that they drop, the permissions of the control plane and of the policy server, and which replica writes
+    statuses.
 
     Exit status: 1 if there is a finding, 2 if authplane cannot read the folder. Otherwise 0, even if there are warnings
     or unknown outcomes.
 
     Example: authplane doctor ./gateway
     """
+    if kubernetes:
+        if folder is not None:
+            fail("DIR and --kubernetes exclude each other. Remove one of them.", status=2)
+        login = choose_login(kubeconfig, context)
+        accounts = {Component.CONTROL: control_account, Component.POLICY: policy_account}
+        plan = ClusterPlan(
+            login=login,
+            lease_namespace=lease_namespace or login.namespace,
+            namespaces=chosen_namespaces(namespaces),
+            accounts={component: _user(text) for component, text in accounts.items() if text},
+            allow_private_issuers=allow_private_issuers,
+        )
+        _report(examine_cluster(plan), output)
+        return
+    folder = folder or Path()
     served = ask_served(folder)
     examined = Examined(
         generation=read_generation(folder),
@@ -51,7 +101,18 @@ def doctor(
         served=served is not None,
         allow_private_issuers=allow_private_issuers,
     )
-    rows = examine(examined, PROBES)
+    _report(examine(examined, PROBES), output)
+
+
+def _user(account: str) -> str:
+    namespace, _, name = account.partition("/")
+    if not namespace or not name or "/" in name:
+        fail(f'"{account}" is not a ServiceAccount. Use NAMESPACE/NAME.', status=2)
+    return account_user(namespace, name)
+
+
+def _report(rows: Sequence[Row], output: Output) -> None:
+    """Print all rows; exit with status 1 if there is a finding."""
     if output is Output.JSON:
         print_json([row_record(row) for row in rows])
     else:

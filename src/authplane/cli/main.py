@@ -56,7 +56,7 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
         "status": Entry("status:status", "Show the status of every resource, as Kubernetes would store it."),
         "doctor": Entry(
             "doctor:doctor",
-            "Check from this machine everything that a folder relies on, and print a remedy for each finding.",
+            "Check everything that a folder or a cluster relies on, and print a remedy for each finding.",
         ),
         "decisions": Entry(
             "decisions:decisions",

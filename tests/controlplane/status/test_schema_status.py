@@ -22,7 +22,7 @@ def test_dropped_fields_are_named_with_their_kind() -> None:
         status="False",
         reason="FieldsDropped",
         message="The API server drops these fields of extensionservices.projectcontour.io: spec.serverName, "
-        "spec.authority. Do not rely on these fields, or install newer CustomResourceDefinitions.",
+        "spec.authority. Remove these fields from your objects, or install newer CustomResourceDefinitions.",
     )
 
 

@@ -26,8 +26,9 @@ class RefusedError(AssertionError):
 
 
 def documents(text: str) -> list[Object]:
-    """Return the objects of a YAML text."""
-    return [each for each in yaml.safe_load_all(text) if each]
+    """Return the objects of a YAML text; the loader in C reads upstream's definitions in a tenth of the time."""
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [each for each in yaml.load_all(text, Loader=loader) if each]
 
 
 class ApiObjects:

@@ -19,8 +19,8 @@ def schema_condition(installed: Sequence[InstalledKind]) -> Condition:
     if not pruned:
         message = "The installed CustomResourceDefinitions keep every field that authplane reads."
         return Condition(type=_TYPE, status="True", reason="FieldsKept", message=message)
-    remedy = "Do not rely on these fields, or install newer CustomResourceDefinitions."
-    return Condition(type=_TYPE, status="False", reason="FieldsDropped", message=" ".join([*pruned, remedy]))
+    message = f"{' '.join(pruned)} Remove these fields from your objects, or install newer CustomResourceDefinitions."
+    return Condition(type=_TYPE, status="False", reason="FieldsDropped", message=message)
 
 
 def pruned_words(kind: InstalledKind) -> str:
