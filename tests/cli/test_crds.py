@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 from tests.support.pages import ROOT
 from tests.support.resources.broken_documents import Broken, broken_documents
+from tools.gen_crds.cluster_kinds import CLUSTER_KINDS
 from tools.gen_crds.definitions import FILE, definitions, text_of_definitions
 from tools.gen_schemas import collect
 
@@ -22,6 +23,7 @@ from authplane.resources.typed.shapes import shape_of
 from authplane.resources.yaml.nodes import parse_nodes, plain
 
 DEFINITIONS: Final = definitions()
+MADE: Final = {**KINDS, **CLUSTER_KINDS}
 BUILT_IN: Final = ("v1", "discovery.k8s.io/v1")
 VALIDATIONS: Final = {"not", "oneOf", "anyOf", "allOf", "required", "properties", "enum", "minLength", "maxLength"}
 
@@ -134,7 +136,7 @@ def test_patterns_and_defaults_are_valid() -> None:
 
 def test_no_field_that_we_read_is_dropped() -> None:
     for name, version in schemas().items():
-        assert pruned_fields(KINDS[name], version["schema"]["openAPIV3Schema"]) == (), name
+        assert pruned_fields(MADE[name], version["schema"]["openAPIV3Schema"]) == (), name
 
 
 def test_what_is_kept_without_a_schema_is_kept_on_purpose() -> None:
@@ -162,7 +164,7 @@ def test_what_is_kept_without_a_schema_is_kept_on_purpose() -> None:
 
 def _all_kinds() -> Iterator[type]:
     found: dict[str, type] = {}
-    for made in KINDS.values():
+    for made in MADE.values():
         collect(made, found)
     return iter(found.values())
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from tools.gen_crds.cluster_kinds import CLUSTER_KINDS
 from tools.gen_crds.printer_columns import AGE, COLUMNS
 from tools.gen_crds.status_schemas import status_schema
 from tools.gen_crds.structural_schemas import Schema, schema_of_kind
@@ -53,7 +54,7 @@ class _Kind(NamedTuple):
 def definitions() -> list[Schema]:
     """Return all definitions, our own kinds first."""
     versions: dict[_Kind, dict[str, type]] = {}
-    for (api_version, kind), made in KINDS.items():
+    for (api_version, kind), made in {**KINDS, **CLUSTER_KINDS}.items():
         group, _, version = api_version.rpartition("/")
         if group not in _BUILT_IN and (api_version, kind) not in _HIDDEN:
             versions.setdefault(_Kind(group, kind), {})[version] = made

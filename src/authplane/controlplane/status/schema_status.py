@@ -15,11 +15,12 @@ _MOST_FIELDS: Final = 20
 
 def schema_condition(installed: Sequence[InstalledKind]) -> Condition:
     """Say which fields the API server drops from the objects that it stores."""
-    pruned = [f"{pruned_words(each)}." for each in installed if each.pruned]
+    pruned = [pruned_words(each) for each in installed if each.pruned]
     if not pruned:
-        message = "The installed CustomResourceDefinitions keep every field that authplane reads."
-        return Condition(type=_TYPE, status="True", reason="FieldsKept", message=message)
-    message = f"{' '.join(pruned)} Remove these fields from your objects, or install newer CustomResourceDefinitions."
+        kept = "The installed CustomResourceDefinitions keep every field that authplane reads."
+        return Condition(type=_TYPE, status="True", reason="FieldsKept", message=kept)
+    dropped = ". ".join(pruned)
+    message = f"{dropped}. Remove these fields from your objects, or install newer CustomResourceDefinitions."
     return Condition(type=_TYPE, status="False", reason="FieldsDropped", message=message)
 
 

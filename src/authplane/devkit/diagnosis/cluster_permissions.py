@@ -6,6 +6,7 @@ from typing import Final
 
 from authplane.core.values import dataclass
 from authplane.sources.kubernetes.api_kinds import ApiKind, api_kinds
+from authplane.sources.kubernetes.object_classes import GATEWAY_CLASSES
 
 _READ: Final = ("get", "list", "watch")
 _WITHOUT_STATUS: Final = frozenset(
@@ -46,24 +47,27 @@ def needed_permissions(
     there = frozenset(installed)
     kinds = [each for each in api_kinds() if each.resource in there]
     places = tuple(namespaces) or ("",)
-    return tuple(_needed(component, kinds, places, lease_namespace))
-
-
-def _needed(
-    component: Component, kinds: Iterable[ApiKind], places: tuple[str, ...], lease_namespace: str
-) -> Iterator[Permission]:
-    for kind in kinds:
-        for place in places:
-            for verb in _READ:
-                yield Permission(verb=verb, group=kind.group, resource=kind.plural, namespace=place)
-            if component is Component.CONTROL and kind.kind not in _WITHOUT_STATUS:
-                yield Permission(verb="patch", group=kind.group, resource=f"{kind.plural}/status", namespace=place)
+    found = [permission for kind in kinds for permission in _of_kind(component, kind, places)]
+    found += (Permission(verb=verb, group=GATEWAY_CLASSES.group, resource=GATEWAY_CLASSES.plural) for verb in _READ)
     match component:
         case Component.CONTROL:
-            for place in places:
-                for verb in ("create", "get", "patch"):
-                    yield Permission(verb=verb, group="events.k8s.io", resource="events", namespace=place)
-            for verb in ("create", "delete", "get", "list", "update"):
-                yield Permission(verb=verb, group="coordination.k8s.io", resource="leases", namespace=lease_namespace)
+            return (*found, *_written(places, lease_namespace))
         case Component.POLICY:
-            yield Permission(verb="create", group="authentication.k8s.io", resource="tokenreviews")
+            return (*found, Permission(verb="create", group="authentication.k8s.io", resource="tokenreviews"))
+
+
+def _of_kind(component: Component, kind: ApiKind, places: tuple[str, ...]) -> Iterator[Permission]:
+    for place in places:
+        for verb in _READ:
+            yield Permission(verb=verb, group=kind.group, resource=kind.plural, namespace=place)
+        if component is Component.CONTROL and kind.kind not in _WITHOUT_STATUS:
+            yield Permission(verb="patch", group=kind.group, resource=f"{kind.plural}/status", namespace=place)
+
+
+def _written(places: tuple[str, ...], lease_namespace: str) -> Iterator[Permission]:
+    """Return what the control plane needs for Events and Leases."""
+    for place in places:
+        for verb in ("create", "get", "patch"):
+            yield Permission(verb=verb, group="events.k8s.io", resource="events", namespace=place)
+    for verb in ("create", "delete", "get", "list", "update"):
+        yield Permission(verb=verb, group="coordination.k8s.io", resource="leases", namespace=lease_namespace)
