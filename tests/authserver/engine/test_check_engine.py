@@ -142,8 +142,9 @@ class Asking:
 def test_a_backend_may_ask_for_work_on_the_way(outcome: Outcome, want: Decision) -> None:
     pending = CheckEngine(Asking()).check(check().SerializeToString(), NOW)
     assert isinstance(pending, Pending)
-    backend, flow, decision_id = pending
-    assert (backend, decision_id) == ("asking", "7")
+    backend, flow, request = pending
+    assert isinstance(request, Request)
+    assert (backend, request.id) == ("asking", "7")
     asked = next(flow)
     assert isinstance(asked, Work)
     assert asked.run()

@@ -14,6 +14,7 @@ from authplane.authserver.engine.check_engine import FAILED, Answer
 from authplane.authserver.fronts.runtime.answer_checks import LATE, SHED, Checks
 from authplane.authserver.records.runtime.traces import CallerTrace
 from authplane.policy.check.decision import Allow, Deny, Unavailable
+from authplane.policy.check.decision_id import decision_id
 from authplane.policy.check.request import Request
 from authplane.policy.verdicts.effects import Busy, Effect, Flow, Outcome, Work
 
@@ -132,16 +133,18 @@ def test_a_backend_that_raises_at_once_does_not_allow() -> None:
     assert (told.decisions, told.events) == ([], ["began", "failed"])
 
 
-async def test_a_check_without_a_decision_is_recorded_with_its_id() -> None:
+async def test_a_check_without_a_decision_is_recorded_with_its_request() -> None:
     async def never(_: Effect) -> Outcome:
         await asyncio.Event().wait()
         raise AssertionError
 
-    body = check("/", headers={"x-request-id": "a-1"}).SerializeToString()
+    body = check("/late", headers={"x-request-id": "a-1"}).SerializeToString()
     told = Told()
     assert await Checks(Asking(), observer=told, perform=never).reply(body, limit=0.01) == LATE
     assert Checks(Raising(), observer=told).begin(body) == FAILED
-    assert (told.events, told.undecided) == (["began", "late", "began", "failed"], ["a-1", "a-1"])
+    requests = [each for each in told.undecided if isinstance(each, Request)]
+    assert [(each.path, decision_id(each)) for each in requests] == [("/late", "a-1"), ("/late", "a-1")]
+    assert told.events == ["began", "late", "began", "failed"]
 
 
 def test_an_answer_applies_even_if_it_cannot_be_recorded() -> None:

@@ -20,6 +20,7 @@ from authplane.authserver.records.runtime.decision_log import ToFile, open_decis
 from authplane.authserver.records.runtime.metrics import CheckMetrics, Metrics
 from authplane.authserver.records.runtime.observer import Observer
 from authplane.authserver.records.runtime.traces import NO_TRACE, CallerTrace
+from authplane.policy.check.request import Peer, Request
 
 NOW: Final = 1_767_225_600.0
 PATH: Final = TestServer(mode=Mode.PATH)
@@ -135,17 +136,26 @@ def test_a_check_that_ends_at_once_is_recorded_like_any_other(*, shown: bool) ->
     assert told[0][0] == {"authplane_checks_total test deny": 1}
 
 
+def _request(path: str, id_: str) -> Request:
+    source = Peer(address="192.0.2.7")
+    return Request(method="GET", host="a.example", path=path, headers=(("x-request-id", id_),), source=source)
+
+
 def test_checks_without_a_decision_are_told_of_too() -> None:
     metrics, lines, spans = Metrics(), Lines(), Spans()
     observer = Observer("test", metrics.checks("test"), lines=lines, traces=spans, clock=lambda: NOW)
     observer.began()
-    observer.failed(KeyError("hunter2"), 0.001, NO_TRACE, "a-1")
+    observer.failed(KeyError("hunter2"), 0.001, NO_TRACE, _request("/a?secret", "a-1"))
     observer.began()
-    observer.late(0.2, NO_TRACE, "a-2")
+    observer.late(0.2, NO_TRACE, _request("/b", "a-2"))
     observer.shed()
     assert [(line["decision"], line["reason"], line["ms"], line["id"]) for line in lines.written] == [
         ("failed", "KeyError", 1.0, "a-1"),
         ("unavailable", "no decision in time", 200.0, "a-2"),
+    ]
+    assert [(line["method"], line["host"], line["path"], line["source"]) for line in lines.written] == [
+        ("GET", "a.example", "/a…", "192.0.2.7"),
+        ("GET", "a.example", "/b", "192.0.2.7"),
     ]
     assert [caller for _, caller in spans.told] == [NO_TRACE, NO_TRACE]
     assert _samples(metrics) == {

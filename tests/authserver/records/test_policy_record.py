@@ -66,8 +66,8 @@ def test_every_kind_of_line_is_what_it_was(golden: Golden) -> None:
     observer = Observer("policy", Metrics().checks("policy"), lines=lines, clock=lambda: next(times))
     for request, decision, verdict in ANSWERS:
         observer.passed(Answer(reply=b"", request=request, decision=decision, verdict=verdict), 0.0012345)
-    observer.failed(KeyError("hunter2"), 12.5, decision_id=UUID)
-    observer.late(0.2, decision_id="x" * 300)
+    observer.failed(KeyError("hunter2"), 12.5, request=CALL)
+    observer.late(0.2, request=LONG)
     golden.check(GOLDEN, "".join(lines.texts))
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from authplane.authserver.engine.check_engine import Answer
+from authplane.authserver.fronts.runtime.answer_checks import Described
 from authplane.authserver.records.runtime.traces import CallerTrace
 from authplane.policy.check.decision import Decision
 
@@ -15,8 +16,8 @@ class Told:
     traces: bool = False
     decisions: list[Decision] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
-    undecided: list[str] = field(default_factory=list)
-    """The ids of those without a decision."""
+    undecided: list[Described] = field(default_factory=list)
+    """The requests without a decision."""
 
     def of(self, backend: str) -> Self:
         return self
@@ -32,13 +33,13 @@ class Told:
         self.began()
         self.decided(made, seconds, caller)
 
-    def failed(self, error: Exception, seconds: float, caller: CallerTrace, decision_id: str) -> None:
+    def failed(self, error: Exception, seconds: float, caller: CallerTrace, request: Described) -> None:
         self.events.append("failed")
-        self.undecided.append(decision_id)
+        self.undecided.append(request)
 
-    def late(self, seconds: float, caller: CallerTrace, decision_id: str) -> None:
+    def late(self, seconds: float, caller: CallerTrace, request: Described) -> None:
         self.events.append("late")
-        self.undecided.append(decision_id)
+        self.undecided.append(request)
 
     def shed(self) -> None:
         self.events.append("shed")

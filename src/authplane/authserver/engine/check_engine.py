@@ -9,7 +9,6 @@ from authplane.authserver.engine.backend_choice import Choice, choice_of
 from authplane.authserver.engine.replies import Replies
 from authplane.authserver.engine.wire import CheckParser, render_failure
 from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
-from authplane.policy.check.decision_id import decision_id
 from authplane.policy.check.request import Malformed, Request
 from authplane.policy.verdicts.effects import Effect, Outcome
 from authplane.policy.verdicts.verdict import Verdict
@@ -46,8 +45,8 @@ class Pending(NamedTuple, Generic[T]):
     backend: str
     flow: Generator[Effect, Outcome, T]
     """Raises only what the backend raises."""
-    decision_id: str = ""
-    """The id of the decision in the log, even if there is none in the end."""
+    request: Request | Malformed | None = None
+    """What the log shows, even if there is no decision in the end."""
 
 
 class Failed(NamedTuple):
@@ -55,7 +54,8 @@ class Failed(NamedTuple):
 
     backend: str
     error: Exception
-    decision_id: str = ""
+    request: Request | Malformed | None = None
+    """None if the check could not be read."""
 
 
 FAILED: Final = render_failure()
@@ -98,9 +98,9 @@ class CheckEngine:
                 return self._answer(request, judged.decision, name, judged)
             if isinstance(judged, (Allow, Deny, Unavailable)):
                 return self._answer(request, judged, name, None)
-            return Pending(name, self._await(request, judged, name), id_of_check(request))
+            return Pending(name, self._await(request, judged, name), request)
         except Exception as error:  # noqa: BLE001 (a fault of a backend must become an answer that does not allow)
-            return Failed(name, error, id_of_check(request))
+            return Failed(name, error, request)
 
     def _await(self, request: Request | Malformed, flow: JudgementFlow, name: str) -> AnswerFlow:
         judged = yield from flow
@@ -112,14 +112,6 @@ class CheckEngine:
         reply = self._same.get(id(decision)) or self.replies.find(decision)
         # What `Answer(...)` does, in half the time.
         return _new_tuple(Answer, (reply.body, request, reply.sendable, name, verdict))
-
-
-def id_of_check(request: Request | Malformed | None) -> str:
-    """Return the id of the decision about a request, if it has one. It does not raise."""
-    try:
-        return decision_id(request) if isinstance(request, Request) else ""
-    except Exception:  # noqa: BLE001 (a failure to make an id for the log must not lose the answer)
-        return ""
 
 
 def _malformed(request: Malformed) -> Deny:

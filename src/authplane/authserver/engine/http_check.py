@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, assert_never
 
 from authplane.authserver.engine.backend import Judgement, JudgementFlow
 from authplane.authserver.engine.backend_choice import Choice
-from authplane.authserver.engine.check_engine import Failed, Pending, id_of_check
+from authplane.authserver.engine.check_engine import Failed, Pending
 from authplane.authserver.engine.replies import sendable_form
 from authplane.core.values import dataclass
 from authplane.policy.check.answer_headers import fit_name
@@ -111,9 +111,9 @@ def check_http(
         judged = picked.backend.decide(request, now)
         if isinstance(judged, (Verdict, Allow, Deny, Unavailable)):
             return render_answer(request, judged, name)
-        return Pending(name, _await(request, judged, name), id_of_check(request))
+        return Pending(name, _await(request, judged, name), request)
     except Exception as error:  # noqa: BLE001 (a fault of a backend must become an answer that does not allow)
-        return Failed(name, error, id_of_check(request))
+        return Failed(name, error, request)
 
 
 def _await(request: Request, flow: JudgementFlow, name: str) -> Generator[Effect, Outcome, HttpAnswer]:

@@ -139,13 +139,22 @@ def build_entry(made: Answer, *, backend: str, now: float, seconds: float) -> En
 
 
 def build_undecided(  # noqa: PLR0913 (every field of a line that is known)
-    conclusion: Conclusion, reason: str, *, backend: str, now: float, seconds: float, decision_id: str = ""
+    conclusion: Conclusion,
+    reason: str,
+    *,
+    backend: str,
+    now: float,
+    seconds: float,
+    request: Request | Malformed | None = None,
 ) -> Entry:
     """Keep what is known of a check without an answer; ``reason`` must not repeat what a client sent."""
-    unknown = ""
+    path = host = method = ident = source = unknown = ""
+    if isinstance(request, Request):
+        path, host, method = request.path, request.host, request.method
+        ident, source = decision_id(request), request.source_address
     return Entry(
         now, seconds, backend, conclusion, _NO_DECISION,
-        unknown, unknown, unknown, decision_id, unknown, unknown, unknown, reason,
+        path, host, method, ident, source, unknown, unknown, reason,
     )  # fmt: skip
 
 

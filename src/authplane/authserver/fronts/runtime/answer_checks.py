@@ -16,6 +16,7 @@ from authplane.authserver.engine.check_engine import FAILED, Answer, CheckEngine
 from authplane.authserver.engine.wire import render_decision
 from authplane.authserver.records.runtime.traces import NO_TRACE, CallerTrace
 from authplane.policy.check.decision import Unavailable
+from authplane.policy.check.request import Malformed, Request
 from authplane.policy.verdicts.effects import Busy, Effect, Outcome
 from authplane.runtime.child_processes import place_of
 
@@ -31,6 +32,10 @@ LATE: Final = render_decision(Unavailable(cause="no decision in time"))
 """Replies made beforehand, so that nothing can fail in giving them."""
 
 
+Described: TypeAlias = Request | Malformed | None
+"""The request of a check without an answer, as far as it could be read."""
+
+
 class Witness(Protocol):
     """Told of every check of a backend; none of it raises, waits, or changes an answer."""
 
@@ -43,10 +48,10 @@ class Witness(Protocol):
     def passed(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
         """Record an answer to a check that ended as soon as it began."""
 
-    def failed(self, error: Exception, seconds: float, caller: CallerTrace, decision_id: str) -> None:
+    def failed(self, error: Exception, seconds: float, caller: CallerTrace, request: Described) -> None:
         """Record a check whose backend raised."""
 
-    def late(self, seconds: float, caller: CallerTrace, decision_id: str) -> None:
+    def late(self, seconds: float, caller: CallerTrace, request: Described) -> None:
         """Record a check without a decision in time."""
 
     def shed(self) -> None:
@@ -97,7 +102,7 @@ class Driver:
         """Tell of a check whose backend raised before it waited for anything."""
         witness = self.observer.of(failed.backend)
         _tell(witness.began)
-        _tell(witness.failed, failed.error, seconds, caller, failed.decision_id)
+        _tell(witness.failed, failed.error, seconds, caller, failed.request)
 
     async def run(
         self,
@@ -108,7 +113,7 @@ class Driver:
         caller: CallerTrace = NO_TRACE,
     ) -> T | Unanswered:
         """Run a flow to its end, within ``limit`` seconds if there is something to wait for."""
-        backend, flow, decision_id = pending
+        backend, flow, request = pending
         begun = perf_counter()
         try:
             effect = next(flow)
@@ -117,7 +122,7 @@ class Driver:
             self.decided(answer_of(made), perf_counter() - begun, caller)
             return made
         except Exception as error:  # noqa: BLE001 (a failed check must become an answer that does not allow)
-            self.failed(Failed(backend, error, decision_id), perf_counter() - begun, caller)
+            self.failed(Failed(backend, error, request), perf_counter() - begun, caller)
             return Unanswered.FAILED
         observer = self.observer.of(backend)
         with contextlib.closing(flow):
@@ -136,14 +141,14 @@ class Driver:
                 _tell(observer.decided, answer_of(waited), perf_counter() - begun, caller)
                 return waited
             except TimeoutError:
-                _tell(observer.late, perf_counter() - begun, caller, decision_id)
+                _tell(observer.late, perf_counter() - begun, caller, request)
                 return Unanswered.LATE
             except Exception as error:  # noqa: BLE001 (as above)
-                _tell(observer.failed, error, perf_counter() - begun, caller, decision_id)
+                _tell(observer.failed, error, perf_counter() - begun, caller, request)
                 return Unanswered.FAILED
             except asyncio.CancelledError:
                 # The client has disconnected.
-                _tell(observer.late, perf_counter() - begun, caller, decision_id)
+                _tell(observer.late, perf_counter() - begun, caller, request)
                 raise
             finally:
                 self._waiting -= 1

@@ -7,6 +7,7 @@ waits: a check gets its answer even if recording fails. The answer contains all 
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, Protocol, Self, TypeAlias
 
 import structlog
@@ -23,6 +24,7 @@ from authplane.authserver.records.decision_record import (
 from authplane.authserver.records.policy_record import entry_line, is_small
 from authplane.authserver.records.runtime.metrics import CheckMetrics
 from authplane.authserver.records.runtime.traces import NO_TRACE, CallerTrace, NoTraces, Traces
+from authplane.policy.check.request import Malformed, Request
 from authplane.policy.verdicts.verdict import Verdict
 from authplane.runtime.child_processes import place_of
 
@@ -116,13 +118,19 @@ class Observer:
         if entry is not None:
             self._show(entry, caller)
 
-    def failed(self, error: Exception, seconds: float, caller: CallerTrace = NO_TRACE, decision_id: str = "") -> None:
+    def failed(
+        self,
+        error: Exception,
+        seconds: float,
+        caller: CallerTrace = NO_TRACE,
+        request: Request | Malformed | None = None,
+    ) -> None:
         """Record a check whose backend raised; the error's message is not repeated."""
-        self._undecided(Conclusion.FAILED, place_of(error), seconds, caller, decision_id=decision_id)
+        self._undecided(Conclusion.FAILED, place_of(error), seconds, caller, request)
 
-    def late(self, seconds: float, caller: CallerTrace = NO_TRACE, decision_id: str = "") -> None:
+    def late(self, seconds: float, caller: CallerTrace = NO_TRACE, request: Request | Malformed | None = None) -> None:
         """Record a check without a decision in time."""
-        self._undecided(Conclusion.UNAVAILABLE, "no decision in time", seconds, caller, decision_id=decision_id)
+        self._undecided(Conclusion.UNAVAILABLE, "no decision in time", seconds, caller, request)
 
     def shed(self) -> None:
         """Record a check that was rejected before it began, because too many are pending.
@@ -140,8 +148,8 @@ class Observer:
         reason: str,
         seconds: float,
         caller: CallerTrace,
+        request: Request | Malformed | None = None,
         *,
-        decision_id: str = "",
         count: _Count | None = None,
     ) -> None:
         try:
@@ -150,9 +158,12 @@ class Observer:
             _complain(error)
         if self._shows:
             backend, now = self._backend, self._clock()
-            entry = build_undecided(
-                conclusion, reason, backend=backend, now=now, seconds=seconds, decision_id=decision_id
-            )
+            known = partial(build_undecided, conclusion, reason, backend=backend, now=now, seconds=seconds)
+            try:
+                entry = known(request=request)
+            except Exception as error:  # noqa: BLE001 (as above)
+                _complain(error)
+                entry = known()
             self._show(entry, caller)
 
     def _record(self, made: Answer, verdict: Verdict) -> None:
