@@ -41,6 +41,20 @@ async def test_only_changes_are_reported_and_only_once() -> None:
     await first_of(changes, greeter.follow)
 
 
+async def test_a_reader_gets_new_results_at_once() -> None:
+    greeter = Greeter(lambda *_: None, interval=3600, retry=3600)
+    async with serving(tls=False) as address:
+        pass
+    greeter.configure((address,), None)
+    await greeter.renew(LIMIT)
+    assert isinstance(greeter.results[address], Refused)
+    async with serving(tls=False, address=address):
+        await greeter.renew(LIMIT)
+        assert greeter.results == {address: Accepted()}
+        await greeter.renew(0)
+        assert greeter.results == {address: Accepted()}
+
+
 async def test_a_server_that_does_not_listen_is_tried_again_soon() -> None:
     told: asyncio.Queue[Greeting] = asyncio.Queue()
     greeter = Greeter(lambda _, greeting: told.put_nowait(greeting), interval=3600, retry=0.01)

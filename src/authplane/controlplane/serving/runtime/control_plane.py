@@ -268,7 +268,10 @@ class Control:
                 log.warning("authplane status cannot see the proxies of this control plane", why=str(error))
             yield
 
-    def _respond(self, request: HttpRequest) -> HttpResponse:
+    async def _respond(self, request: HttpRequest) -> HttpResponse:
+        if request.target == "/status":
+            # The policy server may have started or ended since the last attempt.
+            await self._probe.renew()
         if self.generation is None:
             return HttpResponse(status=404)
         match request.target:

@@ -67,6 +67,10 @@ class PolicyServerProbe:
         """The outcomes of the last attempts."""
         return tuple(_tried(address, greeting) for address, greeting in self._greeter.results.items())
 
+    async def renew(self) -> None:
+        """Try now, so that `tried` is new."""
+        await self._greeter.renew()
+
     async def follow(self) -> None:
         """Try for ever."""
         await self._greeter.follow()

@@ -13,6 +13,9 @@ INTERVAL: Final = 10.0
 RETRY: Final = 1.0
 """Seconds until the next attempt while a server does not listen: it may just be starting."""
 
+RENEWED: Final = 1.0
+"""Seconds that a reader of the results waits for new ones."""
+
 
 class Greeter:
     """Keeps the outcome of the last attempt at each address; there are none until they are configured."""
@@ -41,6 +44,18 @@ class Greeter:
         self._results = {where: each for where, each in self._results.items() if where in addresses}
         self._changed.set()
 
+    async def renew(self, limit: float = RENEWED) -> None:
+        """Probe now, so that the results are new; what does not answer within ``limit`` seconds keeps its result."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                await self._greet()
+
+    async def _greet(self) -> None:
+        addresses, tls = self._addresses, self._tls
+        for address, greeting in zip(addresses, await greet_all(addresses, tls), strict=True):
+            if (addresses, tls) == (self._addresses, self._tls):
+                self._take(address, greeting)
+
     def _take(self, address: Address, greeting: Greeting) -> None:
         before, self._results[address] = self._results.get(address), greeting
         if before is None or _sort(before) != _sort(greeting):
@@ -54,10 +69,7 @@ class Greeter:
     async def follow(self) -> NoReturn:
         """Probe for ever, and report changes."""
         while True:
-            addresses, tls = self._addresses, self._tls
-            for address, greeting in zip(addresses, await greet_all(addresses, tls), strict=True):
-                if (addresses, tls) == (self._addresses, self._tls):
-                    self._take(address, greeting)
+            await self._greet()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._pause()):
                     await self._changed.wait()
