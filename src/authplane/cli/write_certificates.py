@@ -31,7 +31,9 @@ def certificates(
     days: Annotated[int, Option(min=1, max=825, help="Lifetime of certificates, in days.")] = 90,
     kubeconfig: Annotated[
         Path | None,
-        Option(help="kubeconfig file. Default: $KUBECONFIG, the ServiceAccount of the Pod, or ~/.kube/config."),
+        Option(
+            help="Path of the kubeconfig file. Default: $KUBECONFIG, the ServiceAccount of the Pod, or ~/.kube/config."
+        ),
     ] = None,
     context: Annotated[str, Option(help="Context in the kubeconfig. Default: the current context.")] = "",
 ) -> None:
