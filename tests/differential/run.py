@@ -152,7 +152,9 @@ async def everything(cases: int, seed: int, console: Console) -> list[Tally]:
         for batch in batches(cases, seed):
             before = {placement: len(tally.differences) for placement, tally in tallies.items()}
             await try_batch(batch, tallies)
-            progress.advance(bar, len(batch.cases))
+            progress.advance(bar, len(batch.cases) + len(batch.change.cases if batch.change else ()))
+            if not console.is_terminal:
+                console.print(f"{progress.tasks[0].completed:,.0f} cases", highlight=False)
             new = [each for placement, tally in tallies.items() for each in tally.differences[before[placement] :]]
             for found in new[: MOST_SHOWN - shown]:
                 shown += 1

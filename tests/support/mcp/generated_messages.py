@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from tests.support.mcp.json_texts import INVALID, UNUSUAL, VALID
 from tests.support.mcp.lua_reader import LuaReader
 
 from authplane.cel.syntax.read_members import NOTHING, Members
@@ -16,6 +17,15 @@ from authplane.policy.mcp.mcp_versions import ProtocolVersion
 from authplane.policy.mcp.methods import ABOUT_NOTHING, NAMES
 from authplane.policy.mcp.mirrored_headers import VERSION_MEMBER
 from authplane.policy.mcp.read_request import read_mcp
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
 
 _METHODS: Final = (*sorted(ABOUT_NOTHING), *sorted(NAMES), "completion/complete", *["tools/call"] * 20)
 _ODD_METHODS: Final = (
@@ -49,6 +59,8 @@ _TEXTS: Final = (
     '"\\uD83D\\u0041"', '"\\U0041"',
 )  # fmt: skip
 _LITERALS: Final = ("null", "true", "false", "nul", "True", "nulll", "undefined", "[]", "{}", "[,]", "{,}", "[1,]")
+_COMMON: Final = tuple(each.decode() for each in (*VALID, *UNUSUAL, *INVALID) if len(each) < 100 and _is_utf8(each))
+_SCALARS: Final = (*_NUMBERS, *_TEXTS, *_LITERALS, *_COMMON)
 _BLANKS: Final = ("", "", "", "", " ", "\n", "\t\r\n ", "\v", "\u00a0", "\ufeff", "/**/", "\0")
 _TYPES: Final = (
     "application/json", "application/json; charset=utf-8", 'application/json;charset="UTF-8"', "application/json;",
@@ -184,7 +196,7 @@ class Messages:
         """Return a plain value nearly always."""
         if self._nearly_always():
             return self._chance.choice(("1", "2.5", "true", "null", '"text"', '"zwölf"', '"a\\nb"', "-7", "[]", "{}"))
-        return self._chance.choice((*_NUMBERS, *_TEXTS, *_LITERALS))
+        return self._chance.choice(_SCALARS)
 
     def _damaged(self, body: bytes) -> bytes:
         """Change some bytes, now and then."""

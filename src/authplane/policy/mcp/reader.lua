@@ -141,8 +141,9 @@ local function number_end(at)
   end
   if after - at > LONGEST_NUMBER then return nil end
   if after == digits then return after - at <= MOST_DIGITS and after or nil end
+  -- LuaJIT has no value for exponents of very many digits.
   local value = tonumber(sub(text, at, after - 1))
-  return value < math.huge and value > -math.huge and after or nil
+  return value and value < math.huge and value > -math.huge and after or nil
 end
 
 local LITERALS = { [116] = "true", [102] = "false", [110] = "null" }
