@@ -49,7 +49,7 @@ class Lab:
         before = self.queue.stored(ref)
         assert before is not None
         after = replace(before, resource_version=version)
-        self.queue.wrote(wanted, before, after)
+        self.queue.wrote(wanted, before, after, self.queue.seen_version(ref))
         self.queue.finish(ref)
         return after
 
@@ -84,6 +84,21 @@ def test_until_the_watch_shows_it_the_answer_to_a_write_counts() -> None:
     stored = lab.queue.stored(WEB)
     assert stored is not None
     assert stored.resource_version == "2"
+
+
+def test_a_version_that_was_seen_while_a_write_was_on_its_way_counts() -> None:
+    lab = Lab()
+    lab.queue.offer([status(WEB)], 0.0)
+    ref = lab.queue.take()
+    assert ref == WEB
+    before, seen = lab.queue.stored(WEB), lab.queue.seen_version(WEB)
+    assert before is not None
+    lab.see(WEB, "3")
+    lab.queue.wrote(status(WEB), before, replace(before, resource_version="2"), seen)
+    lab.queue.finish(WEB)
+    stored = lab.queue.stored(WEB)
+    assert stored is not None
+    assert stored.resource_version == "3"
 
 
 def test_the_newest_status_of_an_object_counts_and_one_worker_has_it() -> None:

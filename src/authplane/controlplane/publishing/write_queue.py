@@ -142,12 +142,19 @@ class WriteQueue:
         self._written.pop(ref, None)
         return self._objects.find(ref)
 
-    def wrote(self, status: Status, before: StoredObject, after: StoredObject) -> None:
-        """Take what the API server made of a write."""
+    def seen_version(self, ref: Ref) -> str:
+        """Return the version of an object that was seen last."""
+        return self._objects.version(ref)
+
+    def wrote(self, status: Status, before: StoredObject, after: StoredObject, seen: str) -> None:
+        """Take what the API server made of a write; ``seen`` is the version that was seen last when the write began.
+
+        A version that was seen while the write was on its way may be newer than the write.
+        """
         ref = status.ref
-        earlier = {before.resource_version, self._objects.version(ref)}
         known = self._written.get(ref)
-        self._written[ref] = (after, frozenset(earlier | (known[1] if known else frozenset())))
+        earlier = {before.resource_version, seen, *(known[1] if known else ())}
+        self._written[ref] = (after, frozenset(earlier))
         self._done[ref] = (status, after.resource_version)
 
     def has(self, status: Status, stored: StoredObject) -> None:

@@ -334,6 +334,12 @@ def test_while_proxies_may_still_answer_the_stored_condition_stays(form: Any) ->
     assert '"observedGeneration": 2' in json.dumps(newer)
 
 
+def test_an_object_whose_condition_is_unknown_gets_it_at_once() -> None:
+    unknown = proxy(VALID, condition("Programmed", "Unknown"))
+    newer = replace(unknown, generation=2)
+    assert '"observedGeneration": 1' not in json.dumps(after(newer, after(unknown, {}), LATER, patient=True))
+
+
 def test_an_object_without_the_condition_gets_it_at_once() -> None:
     assert by_type(after(proxy(VALID, condition("Programmed", "Unknown")), {}, patient=True)).keys() == {
         "Valid",

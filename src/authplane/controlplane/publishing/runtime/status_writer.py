@@ -125,6 +125,7 @@ class StatusWriter:
     async def _write(self, status: Status | None, write: StatusWrite) -> bool:
         """Write a status; tell whether this is done, or the object must be read again."""
         before = write.stored
+        seen = self._queue.seen_version(before.ref)
         answer = await self._client.request(
             "PATCH", f"{before.path}/status", query=write.query, body=write.body, content_type=write.content_type
         )
@@ -134,7 +135,9 @@ class StatusWriter:
                 if status is None:
                     self._queue.left(before.ref)
                 else:
-                    self._stored(status, write, parse_stored(before.ref, before.path, json.loads(answer.body)))
+                    after = parse_stored(before.ref, before.path, json.loads(answer.body))
+                    self._queue.wrote(status, before, after, seen)
+                    self._stored(status, write, after)
                 return True
             case HTTPStatus.CONFLICT:
                 return False
@@ -144,7 +147,6 @@ class StatusWriter:
                 raise ApiUnreachableError(answer_fault(answer, "patch", f"the status of {before.ref}"))
 
     def _stored(self, status: Status, write: StatusWrite, after: StoredObject) -> None:
-        self._queue.wrote(status, write.stored, after)
         self._emit(write.transitions, write.stored)
         if self._build(status, after) is not None:
             self._note(status.ref.kind, "The API server did not store the whole status. Check the schema of the kind.")
