@@ -113,13 +113,15 @@ def test_envoy_may_do_nothing() -> None:
 
 
 @pytest.fixture(scope="module")
-def site(cluster: Cluster) -> Cluster:
-    """Apply the accounts and roles of the manifests."""
+def site(cluster: Cluster) -> Iterator[Cluster]:
+    """Apply the accounts and roles of the manifests, and delete them afterwards."""
     cluster.objects.apply_all((PLAIN / "namespace.yaml").read_text(encoding="utf-8"))
-    for each in plain_objects():
-        if each["kind"] == "ServiceAccount" or each["apiVersion"].startswith("rbac."):
-            cluster.objects.apply(each)
-    return cluster
+    ours = [each for each in plain_objects() if each["kind"] == "ServiceAccount" or "rbac." in each["apiVersion"]]
+    for each in ours:
+        cluster.objects.apply(each)
+    yield cluster
+    for each in ours:
+        cluster.objects.delete(each)
 
 
 @pytest.mark.real

@@ -127,15 +127,15 @@ class Cluster:
         """Return the objects as the user of a token sees them; without a token, as an anonymous user does."""
         return ApiObjects(self.url, self._trust, token)
 
-    def kubeconfig_for(self, token: str) -> Path:
-        """Write a kubeconfig for the user of a token."""
+    def kubeconfig_for(self, token: str, namespace: str = "default") -> Path:
+        """Write a kubeconfig for the user of a token, with the namespace of objects that name none."""
         path = self._folder / f"kubeconfig-{next(_NUMBERS)}"
         content = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "c", "cluster": {"server": self.url, "certificate-authority": str(self.ca_file)}}],
             "users": [{"name": "u", "user": {"token": token}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": namespace}}],
             "current-context": "c",
         }
         _private(path, json.dumps(content).encode())
