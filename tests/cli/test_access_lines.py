@@ -77,6 +77,10 @@ CASES = {
     "a check that is not heeded": Case(
         {"authorization": "shadow"}, "not enforced: authorization is in shadow mode on this route"
     ),
+    "a wrong path": Case(
+        {"status": 404, "details": "route_not_found", "authorization": None},
+        "not found: no route of Envoy has this host and path",
+    ),
     "to https": Case({"status": 301, "details": "direct_response", "authorization": None}, "redirected to HTTPS"),
 }
 

@@ -269,3 +269,11 @@ async def test_the_command_serves_until_it_is_stopped_and_says_how_to_trust_it(t
 @pytest.mark.parametrize("command", ["issuer", "token", "spiffe"])
 def test_every_command_has_an_example(command: str) -> None:
     assert f"Example: authplane dev {command}" in " ".join(invoke(command, "--help").stdout.split())
+
+
+def test_a_folder_without_an_issuer_is_an_error_that_names_both_ways(tmp_path: Path) -> None:
+    result = invoke("token", "--folder", str(tmp_path / "none"), "--sub", "alice")
+    assert result.exit_code != 0
+    assert "Pass the folder of the issuer that your gateway trusts, or start a new issuer" in " ".join(
+        result.stderr.split()
+    )

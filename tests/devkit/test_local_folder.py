@@ -56,7 +56,7 @@ def test_urls_have_the_paths_of_routes_and_what_authorizes_them(workspace: Works
 def test_urls_of_backends_without_a_gateway(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(ALONE, encoding="utf-8")
     [served] = served_urls(read_generation(tmp_path).built.graph)
-    assert (served.url, served.mcp) == ("http://localhost:8090/shop/notes", True)
+    assert (served.url, served.mcp) == ("http://127.0.0.1:8090/shop/notes", True)
 
 
 ALONE = """\

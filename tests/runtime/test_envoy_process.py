@@ -96,6 +96,14 @@ async def test_envoy_becomes_ready_answers_on_its_admin_socket_and_ends_with_the
     assert missing.status == 404
 
 
+async def test_that_envoy_is_stopped_is_no_warning() -> None:
+    lines = Lines()
+    loud = EnvoySettings(concurrency=1, log_level="warning")
+    async with run_envoy(_config(), sink=lines, settings=loud) as envoy:
+        await envoy.ready(limit=START_LIMIT)
+    assert not [line.text for line in lines.seen if "caught" in line.text]
+
+
 async def test_a_configuration_can_be_a_file_and_its_own_admin_address_is_not_used(tmp_path: Path) -> None:
     config = {"admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 1}}}}
     (tmp_path / "envoy.json").write_text(json.dumps(config), encoding="utf-8")

@@ -82,9 +82,7 @@ async def test_the_control_plane_logs_who_could_not_connect_and_why(tmp_path: Pa
         await eventually(lambda: says("TLS handshake failed"))
     [said] = (line.text for line in lines if "TLS handshake failed" in line.text)
     why = "the client's certificate is not valid: unable to get local issuer certificate"
-    assert (
-        f"peer {peer}, why {why}, fix Give the client a client certificate that a CA in --tls-ca-path signed." in said
-    )
+    assert f"peer {peer}: {why}. Give the client a client certificate that a CA in --tls-ca-path signed." in said
     assert not [line.text for line in lines if ".cc:" in line.text or ".h:" in line.text]
 
 

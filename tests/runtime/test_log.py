@@ -52,6 +52,13 @@ CASES = {
         "info", "worker restarted", {"exit_status": 1}, "worker restarted: exit status 1"
     ),
     "nothing, and yes or no": Case("info", "x", {"a": None, "b": True, "c": ()}, "x: a none, b yes, c none"),
+    "the reason and the remedy are sentences": Case(
+        "error",
+        "cannot connect to the policy server",
+        {"address": "127.0.0.1:9443", "why": "connection refused.", "fix": "Start it."},
+        "error: cannot connect to the policy server: address 127.0.0.1:9443: connection refused. Start it.",
+    ),
+    "a reason alone": Case("info", "did not probe", {"why": "it is a socket"}, "did not probe: it is a socket"),
     "a warning says so": Case("warning", "rejected configuration", {}, "warning: rejected configuration"),
     "control characters are escaped": Case("error", "x", {"path": "/a\x1b[2J"}, "error: x: path /a\\x1b[2J"),
 }

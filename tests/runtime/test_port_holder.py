@@ -42,3 +42,16 @@ def test_a_process_of_another_user_is_not_named(tmp_path: Path) -> None:
     (tmp_path / "net" / "tcp").write_text(f"header\n{line}\n", encoding="ascii")
     (tmp_path / "12").mkdir()
     assert find_port_holder(80, tmp_path) is None
+
+
+def test_long_folders_do_not_hide_the_program_of_an_interpreter(tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    line = "0: 0100007F:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711 1"
+    (tmp_path / "net" / "tcp").write_text(f"header\n{line}\n", encoding="ascii")
+    (tmp_path / "12" / "fd").mkdir(parents=True)
+    (tmp_path / "12" / "fd" / "3").symlink_to("socket:[4711]")
+    long = "/home/user/a/very/long/folder/with/many/parts/.venv/bin"
+    (tmp_path / "12" / "cmdline").write_bytes(f"{long}/python\0{long}/authplane\0run\0{long}/gateway\0".encode())
+    found = find_port_holder(80, tmp_path)
+    assert found is not None
+    assert str(found) == "process 12 (python authplane run gateway)"

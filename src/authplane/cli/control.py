@@ -180,7 +180,9 @@ def tell(told: Told) -> None:
                 )
             changes = {key: _short(names) for key, names in difference.items()}
             event = "rebuilt configuration with issuer keys" if keys else "rebuilt configuration"
-            log.info(event, seconds=round(seconds, 3), problems_resolved=len(resolved), **changes)
+            gone = [f"{each.problem.reason} of {each.ref or each.place}" for each in resolved]
+            named = {"resolved": _short(gone)} if gone else {}
+            log.info(event, seconds=round(seconds, 3), problems_resolved=len(resolved), **named, **changes)
         case Connected(node=node, peer=peer):
             log.info("proxy connected", node=node, peer=peer)
         case Disconnected(node=node, peer=peer, reason=reason):

@@ -43,6 +43,9 @@ _LIMITS: Final = Limits(most_bytes=64 * 1024)
 _LONGEST_NAME: Final = 64
 _HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 
+IssuerFolderOption: TypeAlias = Annotated[
+    Path, Option("--folder", metavar="DIR", help="Folder of the development issuer, which contains its key.")
+]
 FolderOption: TypeAlias = Annotated[
     Path, Option("--folder", metavar="DIR", help="Folder for keys and certificates. authplane creates missing files.")
 ]
@@ -111,7 +114,7 @@ def token(
     expires: Annotated[
         str, Option("--expires", metavar="DURATION", help="Token lifetime; a negative value creates an expired token.")
     ] = "1h",
-    folder: FolderOption = DEV_FOLDER,
+    folder: IssuerFolderOption = DEV_FOLDER,
 ) -> None:
     """Print a token that is signed with the key of the development issuer.
 

@@ -28,6 +28,8 @@ from authplane.runtime.servers.listen import UnixAddress
 
 _SOCKET: Final = "admin.sock"
 _CONFIG: Final = "envoy"
+_STOPS: Final = ("caught ENVOY_SIGTERM", "caught ENVOY_SIGINT")
+"""How Envoy reports that it is stopped: with a warning."""
 _LAST_LINES: Final = 20
 _PAUSE: Final = 0.02
 
@@ -168,14 +170,15 @@ async def run_envoy(config: str | Path, *, sink: LineSink, settings: EnvoySettin
     """Run Envoy while the block runs, with the path or the text (JSON or YAML) of a configuration.
 
     The admin interface listens on a socket in a private folder, whatever the configuration sets. ``sink`` gets every
-    line of output, such as errors about taken ports.
+    line of output, such as errors about taken ports, but not that we stop it.
     """
     binary = envoy_binary(settings.binary)
     last_lines: deque[Line] = deque(maxlen=_LAST_LINES)
 
     async def keep(line: Line) -> None:
         last_lines.append(line)
-        await sink(line)
+        if not line.text.endswith(_STOPS):
+            await sink(line)
 
     with _folder(config) as (folder, path):
         # The admin interface accepts connections beyond the global limit.

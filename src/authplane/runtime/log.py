@@ -65,13 +65,20 @@ def set_up_log(form: LogFormat = LogFormat.AUTO, *, level: int = logging.INFO) -
 
 
 def event_words(event: Mapping[str, Any]) -> str:
-    """Write an event of a log with its details: ``fetched issuer keys: issuer https://idp.example, keys a b``."""
-    details = ", ".join(f"{key.replace('_', ' ')} {_word(value)}" for key, value in event.items() if key not in _FRAME)
-    what = printable(str(event.get("event", "")))
-    return f"{what}: {details}" if details else what
+    """Write an event of a log with its details: ``fetched issuer keys: issuer https://idp.example, keys a b``.
+
+    The reason and the remedy come last, as sentences of their own.
+    """
+    named = ((key, value) for key, value in event.items() if key not in _FRAME)
+    details = ", ".join(f"{key.replace('_', ' ')} {_word(value)}" for key, value in named)
+    reasons = _word(event[_WHY]) if event.get(_WHY) else ""
+    said = ": ".join(filter(None, (printable(str(event.get("event", ""))), details, reasons)))
+    return f"{said.rstrip('.')}. {_word(event[_FIX])}" if event.get(_FIX) else said
 
 
-_FRAME: Final = frozenset({"event", "level", "timestamp", "exception"})
+_WHY: Final = "why"
+_FIX: Final = "fix"
+_FRAME: Final = frozenset({"event", "level", "timestamp", "exception", _WHY, _FIX})
 _COLOURS: Final = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
 _DIM: Final = "\x1b[2m"
 _PLAIN: Final = "\x1b[0m"

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 from tests.support.eventually import eventually
 from tests.support.resources.contour_documents import ECHO, PROXY, whole
@@ -54,3 +55,22 @@ async def test_a_fault_of_ours_keeps_the_last_configuration_and_the_next_change_
             following.cancel()
     assert "hunter2" not in str(lines)
     assert (control.counts.built, control.counts.failed) == (2, 1)
+
+
+async def test_a_second_control_plane_of_a_folder_says_that_there_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    folder = tmp_path / "resources"
+    folder.mkdir()
+    first, second = (ControlSettings(address=UnixAddress(path=str(tmp_path / name))) for name in ("a.sock", "b.sock"))
+    with capture_logs() as lines:
+        async with Faulty(folder).serve(first), Faulty(folder).serve(second):
+            pass
+    assert [line for line in lines if line["log_level"] == "warning"] == [
+        {
+            "event": "authplane status does not show this control plane",
+            "why": "another control plane serves the same folder. Stop one of them.",
+            "log_level": "warning",
+        }
+    ]

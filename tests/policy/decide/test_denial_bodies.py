@@ -18,6 +18,7 @@ from authplane.authserver.engine.replies import Replies
 from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.check.decision import Decision, Deny, Unavailable
 from authplane.policy.check.request import Request
+from authplane.policy.identity.tokens.bearer import EMPTY
 from authplane.policy.identity.tokens.inspector import TokenInspector
 from authplane.policy.identity.tokens.token_outcome import Reason, Refused
 
@@ -141,6 +142,7 @@ FAULTS = {
         'The token is for audience "a", "b", "c", "d" and 2 more. Use a token whose audience is "shop".',
     ),
     "for no audience": (bearer(aud=None), 'The token has no audience. Use a token whose audience is "shop".'),
+    "empty": (Proof(shown=EMPTY), "The token is empty. Send a token after Bearer."),
     "badly signed": (Proof(shown=Refused(reason=Reason.SIGNATURE)), "The token is not valid. Get a new token."),
     "missing": (Proof(), "Authentication required. Send a bearer token."),
 }  # fmt: skip

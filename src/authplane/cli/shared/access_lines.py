@@ -126,6 +126,8 @@ def _why(record: Mapping[str, Any]) -> str:
         return refused
     if granted := _granted(record.get("decided")):
         return f"[green]allowed[/] by Envoy with {escape(granted)}"
+    if details == "route_not_found":
+        return "[yellow]not found[/]: no route of Envoy has this host and path"
     if status.startswith("3") and details == "direct_response":
         return "redirected to HTTPS"
     words = _WORDS.get(str(record.get("authorization")), f"[dim]{escape(details)}[/]")

@@ -123,7 +123,8 @@ def read_signing_key(folder: DevFolder) -> Secret[bytes]:
         return Secret(folder.signing_key.read_bytes())
     except FileNotFoundError as error:
         raise DevFolderError(
-            f"{folder.root} has no development issuer. Start one with 'authplane dev issuer --folder {folder.root}'."
+            f"{folder.root} has no development issuer. Pass the folder of the issuer that your gateway trusts, or"
+            f" start a new issuer with 'authplane dev issuer --folder {folder.root}'."
         ) from error
     except OSError as error:
         raise DevFolderError(

@@ -59,7 +59,7 @@ def _port(port: Port) -> Iterator[ServedUrl]:
 
 
 def _host(host: Host, scheme: str, port: Port, clients: str) -> Iterator[ServedUrl]:
-    name = _local_name(port.where.address) if host.name == ANY else host.name
+    name = _local_name(port.where.address, scheme) if host.name == ANY else host.name
     number = "" if port.where.port == _DEFAULT_PORTS[scheme] else f":{port.where.port}"
     for route in host.routes:
         if isinstance(route.action, Forward):
@@ -71,9 +71,9 @@ def _host(host: Host, scheme: str, port: Port, clients: str) -> Iterator[ServedU
             )
 
 
-def _local_name(address: str) -> str:
-    """Return the name under which this machine reaches an address."""
-    if is_loopback(address) or address in _EVERYWHERE:
+def _local_name(address: str, scheme: str) -> str:
+    """Return the name under which this machine reaches an address; certificates of this machine have a name."""
+    if address in _EVERYWHERE or (scheme == "https" and is_loopback(address)):
         return "localhost"
     return f"[{address}]" if ":" in address else address
 

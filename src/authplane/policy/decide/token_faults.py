@@ -13,6 +13,7 @@ from authplane.core.problems import printable
 from authplane.core.text import name_some, shorten
 from authplane.policy.decide.match_rules import Miss
 from authplane.policy.identity.evidence import Token
+from authplane.policy.identity.tokens.bearer import EMPTY
 from authplane.policy.identity.tokens.check_claims import audiences_of
 from authplane.policy.identity.tokens.token_outcome import Reason, Refused, Verified
 from authplane.policy.rules.rule_model import Oidc
@@ -37,6 +38,8 @@ def token_fault(miss: Miss, token: Token, sources: Iterable[Oidc]) -> str:
             return _wrong_audience(token, sources)
         case Miss.BAD_TOKEN if isinstance(token, Refused):
             return _refused(token, sources)
+        case Miss.BAD_TOKEN if token == EMPTY:
+            return "The token is empty. Send a token after Bearer."
         case Miss.BAD_TOKEN | Miss.BAD_WORKLOAD:
             return NOT_VALID
         case _:

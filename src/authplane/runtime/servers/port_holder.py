@@ -75,6 +75,6 @@ def _command(process: Path) -> str:
         arguments = (process / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
     except OSError:
         arguments = []
-    # The folder of a program may be long, and hide its name.
-    words = [Path(arguments[0]).name, *arguments[1:]] if arguments else []
+    # The folder of a program may be long, and hide its name. An interpreter has the program as an argument.
+    words = [Path(each).name if each.startswith("/") else each for each in arguments]
     return shorten(printable(shlex.join(filter(None, words))), _LONGEST) or "unknown command"

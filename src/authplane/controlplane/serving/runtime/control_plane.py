@@ -40,13 +40,14 @@ from authplane.runtime.issuers.issuers import IssuerOptions
 from authplane.runtime.run_until_stopped import first_of
 from authplane.runtime.servers.grpc_server import Tls
 from authplane.runtime.servers.http_server import HttpRequest, HttpResponse, serve_http
-from authplane.runtime.servers.listen import Address, ListenError
+from authplane.runtime.servers.listen import Address, AddressTakenError, ListenError
 from authplane.sources.kubernetes.installed_kinds import InstalledKind
 from authplane.sources.runtime.document_source import DocumentSource, as_source
 from authplane.sources.runtime.read_folder import Folder
 from authplane.xds.server.stream_messages import Acked
 
 log: Final = structlog.stdlib.get_logger()
+_NOT_SHOWN: Final = "authplane status does not show this control plane"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,8 +265,11 @@ class Control:
         async with AsyncExitStack() as stack:
             try:
                 await stack.enter_async_context(serve_http(live_address(self._source.root), self._respond))
+            except AddressTakenError as error:
+                why = "another control plane serves the same folder. Stop one of them." if error.busy else str(error)
+                log.warning(_NOT_SHOWN, why=why)
             except (ListenError, NotLiveError) as error:
-                log.warning("authplane status cannot see the proxies of this control plane", why=str(error))
+                log.warning(_NOT_SHOWN, why=str(error))
             yield
 
     async def _respond(self, request: HttpRequest) -> HttpResponse:

@@ -19,6 +19,7 @@ class Bearer:
 Shown: TypeAlias = Bearer | Absent | Unfit
 
 _ABSENT: Final = Absent()
+EMPTY: Final = Unfit("empty bearer token")
 _SEVERAL: Final = "more than one Authorization header"
 _JOINED: Final = re.compile(r",[ \t]*bearer(?:[ \t,]|$)", re.IGNORECASE)
 """A token after other credentials: a proxy may join several headers into one."""
@@ -40,4 +41,6 @@ def parse_bearer(request: Request) -> Shown:
         if scheme.lower() != "bearer":
             return Unfit(_SEVERAL) if _JOINED.search(value) else _ABSENT
     token = value[7:].strip(" ")
-    return Bearer(token) if token and " " not in token and "," not in token else Unfit("not exactly one bearer token")
+    if not token:
+        return EMPTY
+    return Bearer(token) if " " not in token and "," not in token else Unfit("not exactly one bearer token")
