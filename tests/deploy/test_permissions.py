@@ -8,11 +8,8 @@ from tests.deploy.installed_objects import one, plain_objects
 from tests.support.kubernetes.local_cluster import Cluster
 from tools.kubernetes.manifests import NAMESPACE, PLAIN
 
+from authplane.devkit.diagnosis.cluster_permissions import Component, needed_permissions
 from authplane.sources.kubernetes.api_kinds import api_kinds
-
-READ: Final = ("get", "list", "watch")
-WITHOUT_STATUS: Final = frozenset({"", "discovery.k8s.io"})
-"""API groups whose objects belong to Kubernetes: nothing of ours writes them."""
 
 
 class Access(NamedTuple):
@@ -24,32 +21,15 @@ class Access(NamedTuple):
     namespace: str = ""
 
 
-def reads() -> Iterator[Access]:
-    """Return what every part that follows the cluster does."""
-    for kind in api_kinds():
-        yield from (Access(kind.group, kind.plural, verb) for verb in READ)
-    yield from (Access("gateway.networking.k8s.io", "gatewayclasses", verb) for verb in READ)
+def needed(component: Component) -> frozenset[Access]:
+    """Return what a part does in a cluster that has every kind."""
+    kinds = [each.resource for each in api_kinds()]
+    found = needed_permissions(component, kinds, (), NAMESPACE)
+    return frozenset(Access(each.group, each.resource, each.verb, each.namespace) for each in found)
 
 
-def statuses() -> Iterator[Access]:
-    """Return what the leader does to the objects that it has read."""
-    for kind in api_kinds():
-        if kind.group not in WITHOUT_STATUS and kind.kind != "ReferenceGrant":
-            yield Access(kind.group, f"{kind.plural}/status", "patch")
-
-
-CONTROL: Final = frozenset(
-    {
-        *reads(),
-        *statuses(),
-        *(Access("events.k8s.io", "events", verb) for verb in ("create", "get", "patch")),
-        *(
-            Access("coordination.k8s.io", "leases", verb, NAMESPACE)
-            for verb in ("create", "delete", "get", "list", "update")
-        ),
-    }
-)
-POLICY: Final = frozenset({*reads(), Access("authentication.k8s.io", "tokenreviews", "create")})
+CONTROL: Final = needed(Component.CONTROL)
+POLICY: Final = needed(Component.POLICY)
 NEEDED: Final = {"control": CONTROL, "policy": POLICY}
 
 REFUSED: Final = (
