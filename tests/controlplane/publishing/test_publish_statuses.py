@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controlplane.publishing.cluster_lab import conditions, control_plane
+from tests.controlplane.publishing.cluster_lab import accepting_proxy, conditions, control_plane
 from tests.support.eventually import eventually
 from tests.support.kubernetes.api_objects import Object
 from tests.support.kubernetes.local_cluster import Cluster
@@ -62,9 +62,47 @@ async def test_a_change_is_told_and_an_idle_control_plane_writes_nothing(
         async def changed() -> bool:
             now = objects.read(web)
             observed = {each["observedGeneration"] for each in now["status"]["conditions"] if each["type"] == "Valid"}
-            return observed == {2} and now["status"]["currentStatus"] == "invalid"
+            return observed == {2} and now["status"]["currentStatus"] == "invalid" and plane.counts.statuses() == 3
 
         await eventually(changed)
         before, versions = plane.counts.statuses(), statuses_of(upstream_crds, namespace)
         await asyncio.sleep(PATIENCE + 2)  # what happens then is nothing, of which there is no event
         assert (plane.counts.statuses(), statuses_of(upstream_crds, namespace)) == (before, versions)
+
+
+@pytest.mark.requirement("KU-24", "KU-14")
+async def test_the_leader_adds_up_what_the_proxies_of_all_replicas_accepted(
+    upstream_crds: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    objects, web = upstream_crds.objects, proxy(namespace, "web")
+    objects.create(service(namespace))
+    objects.create(web)
+    sockets = [tmp_path / "a.sock", tmp_path / "b.sock"]
+
+    async def becomes(status: str, since: float = 0.0) -> float:
+        async def is_so() -> bool:
+            return conditions(objects.read(web)).get("Programmed") == status
+
+        await eventually(is_so)
+        return asyncio.get_running_loop().time() - since
+
+    async with (
+        control_plane(upstream_crds, namespace, sockets[0]) as first,
+        control_plane(upstream_crds, namespace, sockets[1]) as second,
+    ):
+        planes = [first, second]
+
+        async def one_leads() -> bool:
+            return [each.counts.leads() for each in planes].count(True) == 1
+
+        await eventually(one_leads)
+        await becomes("Unknown")
+        follower = next(index for index, each in enumerate(planes) if not each.counts.leads())
+        async with accepting_proxy(planes[follower], sockets[follower]):
+            await becomes("True")
+            before = objects.read(web)["metadata"]["resourceVersion"]
+            gone = asyncio.get_running_loop().time()
+        seconds = await becomes("Unknown", gone)
+        assert seconds >= PATIENCE - 1
+        assert int(objects.read(web)["metadata"]["resourceVersion"]) > int(before)
+        assert [each.counts.statuses() for each in planes][follower] == 0
