@@ -164,8 +164,6 @@ UNKNOWN_UPSTREAM: Final = {
     # Contour 1.33 has no authorization services over HTTP.
     "examples/contour-teams/auth.yaml ExtensionService accounts-http": "spec.protocol",
     "examples/contour-teams/hosts.yaml HTTPProxy reports": "spec.virtualhost.authorization.httpSettings",
-    # The Gateway API moved it to spec.tls.frontend, which authplane does not read yet.
-    "examples/three-machines/tools.yaml Gateway edge": "spec.listeners[0].tls.frontendValidation",
 }
 """Examples that the definitions of other projects refuse, and the field."""
 

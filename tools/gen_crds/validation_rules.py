@@ -25,7 +25,7 @@ from authplane.resources.kinds.agentic import (
 from authplane.resources.kinds.authorization_service_kind import Condition, HtpasswdBackend, ServedBackend
 from authplane.resources.kinds.backend_tls_policy import BackendTlsValidation
 from authplane.resources.kinds.configuration import HttpsListener, ListenAddress, Listeners
-from authplane.resources.kinds.gateway import GatewaySpec
+from authplane.resources.kinds.gateway import GatewayFrontend, GatewaySpec
 from authplane.resources.kinds.policy_settings import Issuer
 
 
@@ -176,7 +176,9 @@ WITHOUT_CEL: Final[Mapping[type, Mapping[str, Any]]] = MappingProxyType(
     }
 )
 
-LISTS: Final[Mapping[tuple[type, str], tuple[str, ...]]] = MappingProxyType({(GatewaySpec, "listeners"): ("name",)})
+LISTS: Final[Mapping[tuple[type, str], tuple[str, ...]]] = MappingProxyType(
+    {(GatewaySpec, "listeners"): ("name",), (GatewayFrontend, "perPort"): ("port",)}
+)
 """Lists whose entries have keys. All others belong to one author as a whole: their order decides."""
 
 _OBJECT: Final[Mapping[str, Any]] = MappingProxyType({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
@@ -184,7 +186,7 @@ _ARRAY: Final[Mapping[str, Any]] = MappingProxyType({"type": "array", "items": d
 REFUSED_TYPES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
         **dict.fromkeys(("ipAllowPolicy", "ipDenyPolicy", "jwtProviders", "subjectAltNames"), _ARRAY),
-        **dict.fromkeys(("allowedListeners", "backendTLS", "jwtVerificationPolicy", "selector", "tls"), _OBJECT),
+        **dict.fromkeys(("allowedListeners", "backend", "backendTLS", "jwtVerificationPolicy", "selector"), _OBJECT),
         "mirror": {"type": "boolean"},
     }
 )

@@ -46,7 +46,7 @@ def _objects(kind: type) -> Iterator[tuple[dict[str, Any], Path, str]]:
         if name != "metadata":
             yield {key: each for key, each in base.items() if key != name}, (name,), "missing"
     for name in shape.upstream.refused:
-        values = {"mirror": True, "selector": {}, "tls": {}, "backendTLS": {}, "allowedListeners": {}}
+        values = {"mirror": True, "selector": {}, "backend": {}, "backendTLS": {}, "allowedListeners": {}}
         yield {**base, name: values.get(name, {} if name == "jwtVerificationPolicy" else [])}, (name,), "refused"
     for name, (attribute, _) in shape.readers.items():
         if get_type_hints(kind)[attribute] is not Meta:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final
 
 from authplane.core.values import dataclass
 from authplane.resources.kinds.meta import NOTHING, Meta
-from authplane.resources.typed.schema import Given, Length, Named, OneOf, Range, Upstream
+from authplane.resources.typed.schema import Filled, Given, Length, Named, OneOf, Range, Upstream
 
 _PORT: Final = Range(1, 65535)
 _NAME: Final = Length(1, 253)
@@ -31,7 +31,7 @@ class SecretRef:
 class FrontendValidation:
     """Which client certificates are accepted."""
 
-    ca_certificate_refs: Annotated[tuple[SecretRef, ...], Length(1, 8)]
+    ca_certificate_refs: Annotated[tuple[SecretRef, ...], Length(1, 16)]
     mode: Annotated[str, OneOf(("AllowValidOnly", "AllowInsecureFallback"))] = "AllowValidOnly"
 
 
@@ -83,14 +83,48 @@ class GatewayListener:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FrontendTls:
+    """What HTTPS listeners require of clients."""
+
+    validation: Annotated[FrontendValidation | None, Filled()] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortTls:
+    """What the HTTPS listeners of one port require of clients."""
+
+    port: Annotated[int, _PORT]
+    tls: FrontendTls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayFrontend:
+    """What all HTTPS listeners of a Gateway require of clients."""
+
+    default: FrontendTls
+    """For the ports that ``perPort`` does not name."""
+    per_port: Annotated[tuple[PortTls, ...], Length(0, 64)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayTls:
+    """``spec.tls`` of a Gateway."""
+
+    frontend: Annotated[GatewayFrontend | None, Filled()] = None
+
+    UPSTREAM: ClassVar = Upstream(refused=("backend",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySpec:
     """``spec`` of a Gateway."""
 
     gateway_class_name: Annotated[str, Length(1)] = "authplane"
     listeners: Annotated[tuple[GatewayListener, ...], Length(1, 64)]
+    tls: Annotated[GatewayTls | None, Filled()] = None
 
     UPSTREAM: ClassVar = Upstream(
-        silent=("infrastructure",), ignored=("addresses",), refused=("allowedListeners", "backendTLS", "tls")
+        silent=("infrastructure",), ignored=("addresses",), refused=("allowedListeners", "backendTLS")
     )
 
 

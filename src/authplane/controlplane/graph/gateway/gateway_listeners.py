@@ -5,18 +5,34 @@ serves that name, since the wider one may require less of its clients.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from authplane.controlplane.graph.model.hostnames import ANY, hostname_problem
 from authplane.controlplane.graph.model.port_model import Certificate, ClientCertificates
 from authplane.controlplane.graph.model.reference_grants import may_refer
-from authplane.controlplane.graph.tls.tls_secrets import Unusable, ca_bundle, remedy, server_certificate
+from authplane.controlplane.graph.tls.tls_secrets import (
+    Unusable,
+    ca_bundle,
+    ca_bundle_in_config_map,
+    remedy,
+    server_certificate,
+)
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems
 from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
-from authplane.resources.kinds.gateway import AllowedRoutes, FrontendValidation, Gateway, GatewayListener, SecretRef
+from authplane.resources.kinds.gateway import (
+    AllowedRoutes,
+    FrontendTls,
+    FrontendValidation,
+    Gateway,
+    GatewayListener,
+    GatewayTls,
+    SecretRef,
+)
 
 _PROTOCOLS: Final = frozenset({"HTTP", "HTTPS"})
 _ROUTE_KIND: Final = ("gateway.networking.k8s.io", "HTTPRoute")
@@ -82,12 +98,44 @@ def read_listeners(
     for name, gateway in gateways.items():
         problems = report(name)
         seen: set[str] = set()
+        frontends = _frontends(gateway.spec.tls, partial(_Read, name, resources, problems, trusted=trusted))
         for index, written in enumerate(gateway.spec.listeners):
+            frontend = frontends.get(written.port, frontends.get(_OTHER_PORTS, _Frontend()))
             with problems.at("spec", "listeners", index):
-                read = _Read(name, resources, problems, trusted=trusted).listener(written, index)
+                read = _Read(name, resources, problems, trusted=trusted).listener(written, index, frontend)
                 found.append(_checked(read, seen, taken, problems))
             seen.add(written.name)
     return _without_conflicts(found, report)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frontend:
+    """What ``spec.tls.frontend`` of a Gateway demands of the clients of a port."""
+
+    clients: ClientCertificates | None = None
+    fault: Fault | None = None
+
+
+_OTHER_PORTS: Final = 0
+
+
+def _frontends(written: GatewayTls | None, reader: Callable[[], "_Read"]) -> Mapping[int, _Frontend]:
+    """Read ``spec.tls.frontend``, by port; a port that is named twice has no listener."""
+    frontend = None if written is None else written.frontend
+    if frontend is None:
+        return {}
+    with reader().at("spec", "tls", "frontend", "default", "validation"):
+        found = {_OTHER_PORTS: reader().frontend(frontend.default)}
+    for index, each in enumerate(frontend.per_port):
+        read = reader()
+        with read.at("spec", "tls", "frontend", "perPort", index):
+            if each.port in found:
+                message = f"Another entry has port {each.port}. Remove one of the entries."
+                found[each.port] = _Frontend(fault=read.fault("Invalid", message))
+                continue
+            with read.at("tls", "validation"):
+                found[each.port] = read.frontend(each.tls)
+    return found
 
 
 def _checked(listener: Listener, names: Collection[str], taken: Collection[int], problems: Problems) -> Listener:
@@ -156,8 +204,23 @@ class _Read:
         self._trusted = trusted
         self._unresolved: list[Fault] = []
 
-    def listener(self, written: GatewayListener, index: int) -> Listener:
-        """Read a listener by itself."""
+    def at(self, *steps: str | int) -> AbstractContextManager[None]:
+        """Go on to a field, for the paths of problems."""
+        return self._problems.at(*steps)
+
+    def fault(self, reason: str, message: str) -> Fault:
+        """Report a problem."""
+        return _fault(reason, message, self._problems)
+
+    def frontend(self, written: FrontendTls) -> _Frontend:
+        """Read which client certificates the HTTPS listeners of some ports accept."""
+        if written.validation is None:
+            return _Frontend()
+        clients = self._clients(written.validation)
+        return _Frontend(clients=clients, fault=self._unresolved[0] if self._unresolved else None)
+
+    def listener(self, written: GatewayListener, index: int, frontend: _Frontend) -> Listener:
+        """Read a listener by itself; its own ``frontendValidation`` replaces that of the Gateway."""
         secure = written.protocol == "HTTPS"
         not_accepted = self._not_accepted(written)
         certificates: tuple[Certificate, ...] = ()
@@ -165,6 +228,9 @@ class _Read:
         if secure and not_accepted is None:
             with self._problems.at("tls"):
                 certificates, clients = self._tls(written)
+            if written.tls is None or written.tls.frontend_validation is None:
+                clients = frontend.clients
+                self._unresolved += [frontend.fault] if frontend.fault is not None else []
         kinds = self._kinds(written.allowed_routes)
         return Listener(
             gateway=self._gateway,
@@ -245,14 +311,7 @@ class _Read:
             self._add(wrong_kind, f"{ref.kind!r} of group {ref.group!r} is not a Secret. Refer to a Secret.")
             return None
         name = ObjectName(ref.namespace or self._gateway.namespace, ref.name)
-        if not self._trusted and not may_use(self._resources, self._gateway, name):
-            self._add(
-                "RefNotPermitted",
-                f'No ReferenceGrant lets Gateway "{self._gateway}" refer to Secret "{name}". '
-                f'Add a ReferenceGrant in namespace "{name.namespace}".',
-            )
-            return None
-        return name
+        return name if self._permitted(Ref("Secret", name.namespace, name.name)) else None
 
     def _certificate(self, ref: SecretRef) -> Certificate | None:
         name = self._secret(ref, "InvalidCertificateRef")
@@ -265,6 +324,8 @@ class _Read:
         return found
 
     def _bundle(self, ref: SecretRef) -> bytes:
+        if (ref.group, ref.kind) == ("", "ConfigMap"):
+            return self._bundle_in_config_map(ref)
         name = self._secret(ref, "InvalidCACertificateKind")
         if name is None:
             return b""
@@ -273,6 +334,27 @@ class _Read:
             self._add("InvalidCACertificateRef", f'Secret "{name}" is invalid: {found}. {remedy(found)}')
             return b""
         return found
+
+    def _bundle_in_config_map(self, ref: SecretRef) -> bytes:
+        name = ObjectName(ref.namespace or self._gateway.namespace, ref.name)
+        if not self._permitted(Ref("ConfigMap", name.namespace, name.name)):
+            return b""
+        found = ca_bundle_in_config_map(self._resources, name)
+        if isinstance(found, Unusable):
+            self._add("InvalidCACertificateRef", f'ConfigMap "{name}" is invalid: {found}. Correct the ConfigMap.')
+            return b""
+        return found
+
+    def _permitted(self, target: Ref) -> bool:
+        """Tell whether the Gateway may refer to an object, and report it if not."""
+        if self._trusted or may_refer(self._resources, gateway_ref(self._gateway), target):
+            return True
+        self._add(
+            "RefNotPermitted",
+            f'No ReferenceGrant lets Gateway "{self._gateway}" refer to {target.kind} "{target.object_name}". '
+            f'Add a ReferenceGrant in namespace "{target.namespace}".',
+        )
+        return False
 
     def _kinds(self, allowed: AllowedRoutes) -> bool:
         """Tell whether HTTPRoutes may attach."""
@@ -292,8 +374,3 @@ class _Read:
 def gateway_ref(name: ObjectName) -> Ref:
     """Name a Gateway."""
     return Ref("Gateway", name.namespace, name.name)
-
-
-def may_use(resources: Resources, gateway: ObjectName, secret: ObjectName) -> bool:
-    """Tell whether a Gateway may refer to a Secret."""
-    return may_refer(resources, gateway_ref(gateway), Ref("Secret", secret.namespace, secret.name))

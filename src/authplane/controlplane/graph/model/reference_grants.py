@@ -13,6 +13,7 @@ _AGENTIC: Final = ("agentic.networking.x-k8s.io", "agentic.prototype.x-k8s.io")
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "Backend": _AGENTIC,
+        "ConfigMap": ("",),
         "ExtensionService": ("projectcontour.io",),
         "Gateway": _GATEWAY,
         "HTTPProxy": ("projectcontour.io",),

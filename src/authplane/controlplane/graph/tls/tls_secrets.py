@@ -49,6 +49,17 @@ def ca_bundle(resources: Resources, name: ObjectName) -> bytes | Unusable:
     return "invalid CA certificate bundle: it has no readable certificates" if read is None else read.pem
 
 
+def ca_bundle_in_config_map(resources: Resources, name: ObjectName) -> bytes | Unusable:
+    """Return the certificates under ``ca.crt`` of a ConfigMap."""
+    config_map = resources.config_maps.get(name)
+    if config_map is None:
+        return "it does not exist, or authplane cannot read it"
+    from authplane.controlplane.graph.tls import certificates  # noqa: PLC0415 (as above)
+
+    read = certificates.read_certificates(Hidden(config_map.data.get("ca.crt", "").encode()))
+    return "invalid CA certificate bundle: it has no readable certificates" if read is None else read.pem
+
+
 def revocation_lists(resources: Resources, name: ObjectName) -> bytes | Unusable:
     """Return the certificate revocation lists under ``crl.pem``, without any other content of that key."""
     bundle = _bundle(resources, name, "crl.pem")
