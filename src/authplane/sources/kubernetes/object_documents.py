@@ -20,6 +20,8 @@ _META: Final = ("name", "namespace", "labels", "annotations", "generation", "cre
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _AROUND: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 _AIMED: Final = POLICIES | {TLS_POLICY}
+_FIRST_VERSION: Final = "agentic.networking.x-k8s.io/v0alpha0"
+_REREAD: Final = ("agentic.networking.x-k8s.io/v1alpha1", "XAccessPolicy")
 _WORD: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 _LONGEST: Final = 64 * 1024
 """A longer text names nothing: it is a bundle of certificates, or a page."""
@@ -31,10 +33,25 @@ def document_of(thing: Mapping[str, Any]) -> dict[str, Any]:
     meta = {name: given[name] for name in _META if name in given}
     if _LAST_APPLIED in _mapping(meta.get("annotations")):
         meta["annotations"] = {name: text for name, text in meta["annotations"].items() if name != _LAST_APPLIED}
-    made = {"apiVersion": thing.get("apiVersion"), "kind": thing.get("kind"), "metadata": meta}
+    made = {"apiVersion": _meant_version(thing), "kind": thing.get("kind"), "metadata": meta}
     made |= {name: value for name, value in thing.items() if name not in _AROUND}
     ancestors = _ancestors(thing) if thing.get("kind") in _AIMED else []
     return made | ({"status": {"ancestors": ancestors}} if ancestors else {})
+
+
+def _meant_version(thing: Mapping[str, Any]) -> object:
+    """Return the version in which the author wrote an object whose versions differ in their meaning.
+
+    An API server shows an XAccessPolicy of v0alpha0 as one of v1alpha1 too, where a rule without ``authorization``
+    grants everything. What it notes about the writers of ``spec`` tells the two apart.
+    """
+    given = thing.get("apiVersion")
+    if (given, thing.get("kind")) != _REREAD:
+        return given
+    writers = _mapping(thing.get("metadata")).get("managedFields")
+    entries = [_mapping(each) for each in writers] if isinstance(writers, list) else []
+    versions = {each.get("apiVersion") for each in entries if "f:spec" in _mapping(each.get("fieldsV1"))}
+    return _FIRST_VERSION if versions == {_FIRST_VERSION} else given
 
 
 def text_of(document: Mapping[str, Any]) -> str:
