@@ -658,4 +658,13 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "KU-22": "A replica never compares the clock of another; a Lease ends when no change was seen for its duration",
     "KU-23": "At most one replica leads, whatever is delayed, lost or stopped",
     "KU-24": "The leader adds up what the proxies of all replicas accepted; a replica whose Lease ended does not count",
+    # KI: the installation on Kubernetes, and on machines without it
+    "KI-1": "A real API server accepts every object of the chart, in each variant, with strict field validation",
+    "KI-2": "The plain manifests are the chart with its default values",
+    "KI-3": "A part may do exactly what its code does; the API server refuses the rest",
+    "KI-4": "Pods satisfy the restricted Pod security standard and have a read-only root file system",
+    "KI-6": "Certificates of the parts are created, kept, and renewed when they end soon or do not fit",
+    "KI-7": "Envoy uses renewed certificates for the control plane without a restart",
+    "KI-8": "The steps of the Containerfile give a working installation",
+    "KI-9": "systemd accepts the units, and finds them confined",
 }

@@ -58,6 +58,7 @@ FILES: Final = {"ca": "ca.crt", "cert": "tls.crt", "key": "tls.key"}
 async def ignore(_: Line) -> None: ...
 
 
+@pytest.mark.requirement("KI-7")
 @pytest.mark.real
 async def test_envoy_follows_a_mounted_secret(tmp_path: Path) -> None:
     first, tls, run = new_certificate(authority()), tmp_path / "tls", tmp_path / "run"

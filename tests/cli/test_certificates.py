@@ -46,6 +46,7 @@ def run(kubeconfig: Path, namespace: str, *parts: str) -> "subprocess.CompletedP
     )
 
 
+@pytest.mark.requirement("KI-6")
 @pytest.mark.real
 def test_secrets_are_created_once_and_renewed_if_they_change(cluster: Cluster, namespace: str, account: Path) -> None:
     first = run(account, namespace, *PARTS)

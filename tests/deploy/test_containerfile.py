@@ -82,6 +82,7 @@ def test_the_image_has_the_versions_that_tests_use(name: str) -> None:
     assert pins(name) <= pins("requirements.lock"), "run: make lock"
 
 
+@pytest.mark.requirement("KI-8")
 @pytest.mark.real
 @pytest.mark.slow
 def test_the_steps_give_a_working_installation(tmp_path: Path) -> None:

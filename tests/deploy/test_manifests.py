@@ -27,6 +27,7 @@ def site(cluster: Cluster) -> Cluster:
     return cluster
 
 
+@pytest.mark.requirement("KI-1")
 @pytest.mark.real
 @pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
 def test_the_api_server_accepts_every_object_of_the_chart(site: Cluster, options: tuple[str, ...]) -> None:
@@ -53,6 +54,7 @@ def test_the_api_server_refuses_a_field_that_does_not_exist(site: Cluster) -> No
         site.objects.create(wrong, **STRICT)
 
 
+@pytest.mark.requirement("KI-4")
 @pytest.mark.real
 def test_pods_satisfy_the_restricted_standard(site: Cluster) -> None:
     for name, template in pod_templates(plain_objects()):
@@ -64,6 +66,7 @@ def test_pods_satisfy_the_restricted_standard(site: Cluster) -> None:
         site.objects.create(pod, **STRICT)
 
 
+@pytest.mark.requirement("KI-2")
 @pytest.mark.real
 def test_the_plain_manifests_are_the_chart_with_its_defaults() -> None:
     chart_objects()
@@ -82,6 +85,7 @@ def containers(template: Any) -> list[Object]:
     return [*spec.get("initContainers", []), *spec["containers"]]
 
 
+@pytest.mark.requirement("KI-4")
 def test_every_container_is_confined() -> None:
     for name, template in pod_templates(plain_objects()):
         assert template["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name

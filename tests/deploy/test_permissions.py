@@ -76,6 +76,7 @@ def _accesses(rule: Mapping[str, Any]) -> Iterator[Access]:
             yield from (Access(group, resource, verb) for verb in rule["verbs"])
 
 
+@pytest.mark.requirement("KI-3")
 @pytest.mark.parametrize("component", NEEDED)
 def test_a_part_may_do_what_its_code_does_and_no_more(component: str) -> None:
     # A rule names all groups of agentic networking, in which some kinds do not exist.
@@ -104,6 +105,7 @@ def site(cluster: Cluster) -> Iterator[Cluster]:
         cluster.objects.delete(each)
 
 
+@pytest.mark.requirement("KI-3")
 @pytest.mark.real
 @pytest.mark.parametrize("component", ["control", "policy", "envoy", "certificates"])
 def test_the_api_server_grants_and_refuses(site: Cluster, component: str) -> None:

@@ -60,6 +60,7 @@ def analyze(tmp_path: Path) -> str:
     return found
 
 
+@pytest.mark.requirement("KI-9")
 @pytest.mark.real
 def test_systemd_finds_no_fault(analyze: str, tmp_path: Path) -> None:
     done = run(analyze, "verify", *map(str, sorted(tmp_path.glob("*.service"))))
@@ -73,6 +74,7 @@ def test_systemd_finds_a_fault(analyze: str, tmp_path: Path) -> None:
     assert "maybe" in run(analyze, "verify", str(path)).stderr
 
 
+@pytest.mark.requirement("KI-9")
 @pytest.mark.real
 def test_the_programs_are_confined(analyze: str, tmp_path: Path) -> None:
     for unit in sorted(tmp_path.glob("*.service")):

@@ -46,6 +46,7 @@ CASES: Final[Mapping[str, tuple[Data | None, bool]]] = {
 }
 
 
+@pytest.mark.requirement("KI-6")
 @pytest.mark.parametrize(("found", "is_renewed"), CASES.values(), ids=CASES.keys())
 def test_a_certificate_is_renewed_if_it_does_not_fit(found: Data | None, is_renewed: bool) -> None:
     data = renewed(read_authority("ca", CA, NOW, LIFETIME), PART, found, now=NOW, lifetime=LIFETIME)

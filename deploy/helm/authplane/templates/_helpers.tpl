@@ -206,8 +206,10 @@ automountServiceAccountToken: false
 
 {{- define "authplane.api" }}
 - to:
+{{- range .Values.networkPolicy.apiServer.cidrs }}
   - ipBlock:
-      cidr: {{ .Values.networkPolicy.apiServer.cidr }}
+      cidr: {{ . | quote }}
+{{- end }}
   ports:
 {{- range .Values.networkPolicy.apiServer.ports }}
   - {protocol: TCP, port: {{ . }}}
