@@ -225,3 +225,8 @@ def test_a_terminal_of_80_columns_shows_a_hanging_indent_and_other_output_one_li
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"level": "info"}', "[" * 100_000], ids=len)
 def test_what_is_no_line_of_the_access_log_is_left_to_others(text: str) -> None:
     assert not is_access(json_record(text))
+
+
+def test_a_native_denial_with_the_status_200_has_its_id() -> None:
+    denied = {"details": "rbac_access_denied_matched_policy[none]", "request_id": "0123456789"}
+    assert plain(JoinedRequest(record=RECORD | denied)).endswith("no rule grants the request 3ms id 01234567")

@@ -11,12 +11,18 @@ from pathlib import Path
 import httpx2
 import pytest
 from click.testing import CliRunner, Result
+from structlog.testing import capture_logs
 from tests.support.certificates import authority, client
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 
+from authplane.cli.control import tell
 from authplane.cli.main import build_app
+from authplane.controlplane.serving.runtime.control_plane import Rebuilt
+from authplane.core.names import Ref
+from authplane.core.problems import Problem
 from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, issue
+from authplane.resources.documents import Finding, Place
 from authplane.runtime.child_processes import Line, run_process
 
 
@@ -154,3 +160,11 @@ def test_files_that_cannot_connect_are_refused(
     assert (result.exit_code, result.stderr.count("\n")) == (status, 1)
     assert said in result.stderr
     assert invoke(*command, "--skip-file-checks").exit_code == 0
+
+
+def test_the_log_names_the_problems_that_are_gone() -> None:
+    gone = Finding(Place("a.yaml", 3, 1), Ref("Backend", "shop", "a"), Problem((), "FieldInvalid", "No. Correct it."))
+    with capture_logs() as lines:
+        tell(Rebuilt(difference={}, appeared=(), resolved=(gone,), seconds=0.1, first=False))
+    [line] = lines
+    assert (line["problems_resolved"], line["resolved"]) == (1, ["FieldInvalid of Backend/shop/a"])

@@ -189,3 +189,13 @@ def test_an_argument_that_looks_like_one_that_rules_read_is_not_plain(name: str)
 def test_params_of_other_methods_that_rules_read_are_not_plain() -> None:
     assert read(message("custom", {"a": 1}), arguments=("a",)) is None
     assert read(message("custom", {"b": 1}), arguments=("a",))["params"] == {"": True}
+
+
+@pytest.mark.parametrize("name", ['"', "\\", "\n", "\x7f", "é", "a\u202eb", '","code":0,"x":"', "\ud83d\ude00"])
+def test_names_and_methods_that_json_text_would_have_to_escape_are_not_plain(name: str) -> None:
+    # Envoy writes them into the JSON text of a denial as they are.
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": f"a{name}"}}
+    for body in (call, {"jsonrpc": "2.0", "id": 1, "method": f"tools/a{name}"}):
+        for ascii_only in (True, False):
+            data = json.dumps(body, ensure_ascii=ascii_only).encode(errors="surrogatepass")
+            assert read(data) is None

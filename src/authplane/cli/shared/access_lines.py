@@ -27,6 +27,7 @@ _ONE_OF_SEVERAL: Final = "shadow_effective_policy_id"
 _ID: Final = 8
 """Characters of a decision id that tell the requests of one terminal apart."""
 _UNAUTHENTICATED: Final = 401
+_NATIVE_DENIAL: Final = "rbac_access_denied"
 
 
 def is_access(record: Mapping[str, Any]) -> bool:
@@ -77,8 +78,10 @@ def _ended(record: Mapping[str, Any]) -> str:
 def _id(joined: JoinedRequest) -> str:
     """Return the start of the decision id that the client got; empty for a request that was granted."""
     record, verdict = joined.record or {}, joined.verdict
-    denied = str(record.get("status", "")).startswith(("4", "5")) if verdict is None else verdict.decision
-    if isinstance(denied, Allow) or not denied:
+    # A denial in the body of a response has the status 200.
+    native = str(record.get("details") or "").startswith(_NATIVE_DENIAL)
+    failed = native or str(record.get("status", "")).startswith(("4", "5"))
+    if not failed if verdict is None else isinstance(verdict.decision, Allow):
         return ""
     id_ = decision_id(joined.request) if joined.request is not None else str(record.get("request_id") or "")
     return f" [dim]id {escape(shown(id_[:_ID]))}[/]" if id_ else ""
@@ -140,7 +143,7 @@ def _refused(record: Mapping[str, Any], details: str) -> str:
         return "[red]rejected[/]: the authorization service made no decision"
     if details.startswith("ext_authz"):
         return f"[red]denied[/] by the authorization service{_not_envoys(record)}"
-    if details.startswith("rbac_access_denied"):
+    if details.startswith(_NATIVE_DENIAL):
         sender = _sender(record)
         to = f" to {escape(shown(sender))}" if sender else ""
         return f"[red]denied[/]{to} by Envoy: {escape(_unmoved(record))}"
