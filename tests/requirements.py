@@ -658,6 +658,15 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "KU-22": "A replica never compares the clock of another; a Lease ends when no change was seen for its duration",
     "KU-23": "At most one replica leads, whatever is delayed, lost or stopped",
     "KU-24": "The leader adds up what the proxies of all replicas accepted; a replica whose Lease ended does not count",
+    # KC: the definitions of our kinds in a cluster, and the examination of a cluster
+    "KC-1": "crds prints definitions with structural schemas that a real API server establishes",
+    "KC-2": "The API server refuses each field that the reader refuses, and names it",
+    "KC-3": "Fields that do not fit together break a rule of the definition, or are an error of the control plane",
+    "KC-4": "Every example is accepted strictly by our definitions, and by upstream's as far as they have its fields",
+    "KC-5": "kubectl get shows hosts or targets, state and reason of HTTPProxies, policies and Backends",
+    "KC-6": "Fields that we read and an installed definition drops are named, to every client with credentials",
+    "KC-7": "doctor --kubernetes names each permission that a component lacks, and who writes statuses",
+    "KC-8": "An XAccessPolicy is read in the version in which it was written",
     # KI: the installation on Kubernetes, and on machines without it
     "KI-1": "A real API server accepts every object of the chart, in each variant, with strict field validation",
     "KI-2": "The plain manifests are the chart with its default values",

@@ -45,6 +45,7 @@ def defined(cluster_programs: Mapping[str, Path]) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.requirement("KC-1")
 def test_every_definition_is_established_and_its_schema_is_structural(defined: Cluster) -> None:
     for each in DEFINITIONS:
         name = each["metadata"]["name"]
@@ -88,6 +89,7 @@ BROKEN: Final = [
 ]
 
 
+@pytest.mark.requirement("KC-2")
 def test_the_api_server_refuses_each_broken_field_and_names_it(defined: Cluster) -> None:
     accepted = []
     for broken in BROKEN:
@@ -108,6 +110,7 @@ def _names(status: dict[str, Any], path: tuple[str | int, ...]) -> bool:
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda each: f"{each.kind} {each.message}")
+@pytest.mark.requirement("KC-3")
 def test_the_api_server_refuses_what_the_control_plane_refuses(defined: Cluster, tmp_path: Path, case: Case) -> None:
     answer = defined.objects.request("POST", _collection(defined, case), case.document, query=STRICT)
     assert answer.status_code == 422, answer.text
@@ -122,6 +125,7 @@ def test_each_rule_has_a_document_that_breaks_it() -> None:
 
 
 @pytest.mark.parametrize("case", LEFT_TO_THE_STATUS, ids=lambda each: f"{each.kind} {each.spec}")
+@pytest.mark.requirement("KC-3")
 def test_what_no_schema_refuses_is_an_error_of_the_control_plane(defined: Cluster, tmp_path: Path, case: Case) -> None:
     answer = defined.objects.request("POST", _collection(defined, case), case.document, query=STRICT)
     assert answer.status_code == 201, answer.text
@@ -185,12 +189,14 @@ def refused(cluster: Cluster, found: list[tuple[str, dict[str, Any]]]) -> list[t
     return [(place, answer.text) for place, answer in answers.items() if not answer.is_success]
 
 
+@pytest.mark.requirement("KC-4")
 def test_every_example_is_accepted_strictly(defined: Cluster) -> None:
     found = [(place, each) for place, each in examples() if not on_loopback(each)]
     assert refused(defined, found) == []
     assert len(found) > 40
 
 
+@pytest.mark.requirement("KC-4")
 def test_the_definitions_of_other_projects_accept_the_examples_strictly(upstream_crds: Cluster) -> None:
     foreign = ("projectcontour.io/", "gateway.networking.k8s.io/")
     found = [(place, each) for place, each in examples() if each["apiVersion"].startswith(foreign)]
@@ -208,6 +214,7 @@ def condition(kind: str, status: str = "True", reason: str = "Fine", **more: Any
     return {"type": kind, "status": status, "reason": reason, "message": "", **times, **more}
 
 
+@pytest.mark.requirement("KC-5")
 def test_kubectl_get_shows_host_state_and_reason_of_an_httpproxy(defined: Cluster) -> None:
     document = _object("projectcontour.io/v1", "HTTPProxy", {"virtualhost": {"fqdn": "shop.example"}})
     error = {"type": "TLSError", "status": "True", "reason": "SecretNotValid", "message": "No Secret. Add it."}
@@ -218,6 +225,7 @@ def test_kubectl_get_shows_host_state_and_reason_of_an_httpproxy(defined: Cluste
     }  # fmt: skip
 
 
+@pytest.mark.requirement("KC-5")
 def test_kubectl_get_shows_targets_and_enforcement_of_a_policy(defined: Cluster) -> None:
     targets = [{"kind": "Backend", "name": "a"}, {"kind": "Backend", "name": "b"}]
     document = _object("agentic.networking.x-k8s.io/v1alpha1", "AccessPolicy", {"targetRefs": targets, "rules": []})
@@ -235,6 +243,7 @@ def test_kubectl_get_shows_targets_and_enforcement_of_a_policy(defined: Cluster)
     }  # fmt: skip
 
 
+@pytest.mark.requirement("KC-5")
 def test_kubectl_get_shows_place_and_protection_of_a_backend(defined: Cluster) -> None:
     document = _object("agentic.networking.x-k8s.io/v1alpha1", "Backend", {"mcp": {"url": "https://a.example"}})
     conditions = [condition("Protected", "False", "DeniedByDefault"), condition("Programmed")]

@@ -38,6 +38,7 @@ def test_an_administrator_sees_the_server_and_the_fields_that_are_dropped(upstre
     assert len(rows(result, "permissions")) == 2
 
 
+@pytest.mark.requirement("KC-7")
 def test_a_permission_that_an_account_lacks_is_a_finding_that_names_it(upstream_crds: Cluster, namespace: str) -> None:
     upstream_crds.objects.create_all(f"""
 apiVersion: v1
@@ -68,6 +69,7 @@ subjects: [{{kind: ServiceAccount, name: control, namespace: {namespace}}}]
     assert "leases" not in found["message"]
 
 
+@pytest.mark.requirement("KC-7")
 def test_the_replica_that_writes_statuses_is_named(upstream_crds: Cluster, namespace: str) -> None:
     (nobody,) = rows(doctor(upstream_crds, "--lease-namespace", namespace), "leader")
     assert nobody["outcome"] == "warning"

@@ -20,6 +20,7 @@ def by_resource(found: tuple[InstalledKind, ...]) -> dict[str, InstalledKind]:
     return {each.resource: each for each in found}
 
 
+@pytest.mark.requirement("KC-6")
 async def test_any_account_can_name_the_fields_that_contour_drops(upstream_crds: Cluster, namespace: str) -> None:
     async with api_client(upstream_crds, account_without_roles(upstream_crds, namespace)) as client:
         found = by_resource(await read_installed_kinds(client))

@@ -39,6 +39,7 @@ def test_the_later_version_is_the_one_that_is_read() -> None:
 
 
 @pytest.mark.real
+@pytest.mark.requirement("KC-8")
 def test_an_api_server_shows_both_in_the_later_version_and_they_are_told_apart(
     upstream_crds: Cluster, namespace: str
 ) -> None:
