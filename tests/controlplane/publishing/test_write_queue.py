@@ -135,6 +135,22 @@ def test_an_object_that_exists_and_has_no_status_any_more_is_left() -> None:
 
 
 @pytest.mark.requirement("KU-14")
+def test_while_proxies_may_still_answer_objects_are_not_looked_at() -> None:
+    lab = Lab()
+    lab.queue.offer([status(WEB)], 100.0)
+    lab.write(status(WEB), "2")
+    lab.queue.offer([status(WEB, "Unknown")], 100.0)
+    assert lab.waiting() == []
+    lab.queue.offer([status(WEB)], 101.0)
+    assert lab.waiting() == []
+    lab.queue.offer([status(WEB, "Unknown")], 102.0)
+    lab.queue.revise(102.0 + PATIENCE)
+    assert lab.waiting() == ["web"]
+    lab.queue.offer([status(WEB, "Unknown", valid="False")], 103.0)
+    assert lab.waiting() == ["web"]
+
+
+@pytest.mark.requirement("KU-14")
 def test_proxies_have_ten_seconds_to_answer() -> None:
     lab = Lab()
     lab.queue.offer([status(WEB, "Unknown")], 100.0)

@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable
 from typing import Final
 
-from authplane.controlplane.status.kubernetes.status_writes import awaits_proxies
+from authplane.controlplane.status.kubernetes.status_writes import awaits_proxies, differs_while_waiting
 from authplane.controlplane.status.kubernetes.stored_objects import StoredObject, StoredObjects
 from authplane.controlplane.status.resource_status import Status
 from authplane.core.names import Ref
@@ -51,7 +51,7 @@ class WriteQueue:
             else:
                 self._unanswered.pop(ref, None)
                 self._overdue.discard(ref)
-            self._mark(ref, status)
+            self._mark(ref, status, patient=self.patient(ref, now))
         self.revise(now)
 
     def _leave(self, refs: Iterable[Ref]) -> None:
@@ -94,13 +94,17 @@ class WriteQueue:
         self._unanswered = dict.fromkeys(self._unanswered, now)
         self._waiting = dict.fromkeys(self._wanted)
 
-    def _mark(self, ref: Ref, status: Status) -> None:
+    def _mark(self, ref: Ref, status: Status, *, patient: bool = False) -> None:
         known = self._done.get(ref)
         stored = self._written.get(ref)
         version = self._objects.version(ref)
         if stored is not None and version in stored[1]:
             version = stored[0].resource_version
-        if known is None or known[1] != version or known[0] != status:
+        if (
+            known is None
+            or known[1] != version
+            or (differs_while_waiting(known[0], status) if patient else known[0] != status)
+        ):
             self._waiting[ref] = None
 
     def take(self) -> Ref | None:

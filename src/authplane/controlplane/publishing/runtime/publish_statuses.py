@@ -31,7 +31,7 @@ from authplane.xds.server.served_types import TypeUrl, XdsName
 
 log: Final = structlog.stdlib.get_logger()
 
-_GATHER: Final = 0.02
+_GATHER: Final = 0.05
 """Seconds in which changes are gathered: a proxy acknowledges several types at once."""
 _AFTER_A_FAULT: Final = 5.0
 
@@ -40,6 +40,8 @@ class Plane(Protocol):
     """A control plane whose statuses are published."""
 
     generation: Generation | None
+    keeps_times: bool
+    """Whether it notes the times of transitions itself; otherwise those in the API server count."""
 
     @property
     def counts(self) -> ControlCounts:
@@ -74,6 +76,7 @@ class StatusPublisher:
         self._events = EventWriter(client, identity)
         self._writer = StatusWriter(client, self._queue, self._leadership, self._events.add)
         plane.counts.statuses = self._writer.written
+        plane.keeps_times = False
         plane.counts.leads = self._leadership.leads
 
     def wake(self) -> None:

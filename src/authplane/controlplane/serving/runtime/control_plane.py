@@ -114,6 +114,8 @@ class Control:
         self._listening = False
         self.counts: Final = ControlCounts()
         self.generation: Generation | None = None
+        self.keeps_times = True
+        """Whether the times of transitions are noted here; in a cluster, the API server has them."""
         self.installed: tuple[InstalledKind, ...] = ()
         """The kinds of the cluster, and the fields that it drops; empty for a folder."""
 
@@ -210,7 +212,7 @@ class Control:
 
     def _observe(self) -> None:
         """Record when conditions change."""
-        if self.generation is not None:
+        if self.generation is not None and self.keeps_times:
             self._transitions.observe(self.status(self.generation), now())
 
     def status(

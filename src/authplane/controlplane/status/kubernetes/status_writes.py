@@ -97,6 +97,32 @@ def awaits_proxies(status: Status) -> bool:
     )
 
 
+def differs_while_waiting(before: Status, after: Status) -> bool:
+    """Tell whether a status says something new, apart from proxies of which an answer is still awaited."""
+    if before is after or before == after:
+        return False
+    if (before.generation, before.stored) != (after.generation, after.stored):
+        return True
+    known, new = [*_all_conditions(before)], [*_all_conditions(after)]
+    if len(known) != len(new) or _parts(before) != _parts(after):
+        return True
+    return any(len(old) != len(now) or any(map(_says_more, old, now)) for old, now in zip(known, new, strict=True))
+
+
+def _says_more(old: Condition, new: Condition) -> bool:
+    if old is new or old == new:
+        return False
+    return not (new.type == old.type == PROGRAMMED and new.status == "Unknown" and old.status != "Unknown")
+
+
+def _parts(status: Status) -> tuple[object, ...]:
+    return (
+        *((each.name, each.attached_routes) for each in status.listeners),
+        *(each.ref for each in status.parents),
+        *(each.ref for each in status.ancestors),
+    )
+
+
 def _all_conditions(status: Status) -> Iterator[tuple[Condition, ...]]:
     yield status.conditions
     yield from (each.conditions for each in status.listeners)
