@@ -13,10 +13,11 @@ from tools.gen_schemas import descriptions
 
 from authplane.resources.catalogue import KINDS
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.typed.schema import Base64, Length, Limit, Matches, OneNumberOf, OneOf, OneOrMany, Range
+from authplane.resources.typed.schema import Base64, Given, Length, Limit, Matches, OneNumberOf, OneOf, OneOrMany, Range
 from authplane.resources.typed.shapes import shape_of
 
 _RESOURCES: Final = Path(__file__).parents[2] / "docs" / "reference" / "resources"
+_ANY: Final = "any value"
 _SAME = re.compile(r"^- `(?P<here>[^`]+)`\s+has\s+the\s+same\s+fields\s+as\s+`[^`]+`", re.MULTILINE)
 _ITEM = re.compile(r"^- `[^`]+`\s+has\s+the\s+same\s+fields\s+as\s.*(?:\n  .*)*", re.MULTILINE)
 
@@ -95,6 +96,8 @@ def _described(hint: Any, field: "DataclassField[Any]") -> str:
     inner, _ = _inner(hint)
     if inner is not None and shape_of(inner).shorthand:
         words += " or text"
+    if words == _ANY:
+        return words
     if field.default is MISSING and field.default_factory is MISSING:
         return f"{words}, required"
     if default is None or default == "" or "(default)" in words:
@@ -124,6 +127,8 @@ def _type(hint: Any, limits: tuple[Limit, ...], default: Any) -> str:
 
 
 def _plain(hint: Any, limits: tuple[Limit, ...], default: Any) -> str:
+    if Given() in limits:
+        return _ANY
     words = {bool: "true or false", int: "number", str: "text"}[hint]
     for limit in limits:
         match limit:
