@@ -8,7 +8,7 @@ from tests.support.resources.graph_views import forwards_on, hosts_on
 from authplane.controlplane.graph.model.port_model import Address
 from authplane.controlplane.graph.model.upstreams import VerifiedTls
 
-ALONE, WITH_GATEWAY, OVER_TLS = [
+ALONE, WITH_GATEWAY, _CLIENT_CAS, OVER_TLS = [
     block.text for block in blocks(ROOT / "docs" / "how-to" / "serve-mcp-servers.md") if block.language == "yaml"
 ]
 
