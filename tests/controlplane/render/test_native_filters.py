@@ -78,7 +78,6 @@ def test_every_route_says_something_of_every_filter_that_decides() -> None:
     assert names == [
         "authplane/tokens",
         READER,
-        FRONT,
         "authplane/policy-0",
         "authplane/policy-1",
         DECIDE,
@@ -129,6 +128,8 @@ MIXED_RULES = {
         expression: 'request.mcp.params.to == "a" && request.mcp.params.amount < 5.0'}}]}]""",
     "people": f"""[{{source: {{type: OIDC, oidc: {{issuerUrl: '{ISSUER}', audiences: [a]}}}},
                    authorization: [{{type: Inline, {NO_BASE}, paths: [/people]}}]}}]""",
+    "callers": f"""[{{source: {{type: OIDC, oidc: {{issuerUrl: '{ISSUER}', audiences: [a]}}}},
+                    authorization: [{{type: Inline, mcp: {{methods: [{{name: tools/call, params: [add]}}]}}}}]}}]""",
 }
 
 
@@ -157,12 +158,16 @@ USED = {
     "paths": {DECIDE, EXT_AUTHZ},
     "tools": {READER, DECIDE, EXT_AUTHZ},
     "people": {"authplane/tokens", FRONT, DECIDE, REFUSE, EXT_AUTHZ},
+    # The reader of messages reads their tokens too.
+    "callers": {"authplane/tokens", READER, DECIDE, REFUSE, EXT_AUTHZ},
 }
 """Which filters the requests to a Backend go through."""
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("names", [["paths"], ["paths", "tools"], ["people", "tools"], ["people", "paths", "tools"]])
+@pytest.mark.parametrize(
+    "names", [["paths"], ["paths", "tools"], ["people", "tools"], ["callers"], ["callers", "people", "paths", "tools"]]
+)
 async def test_a_listener_has_the_filters_of_all_its_targets_and_each_target_uses_its_own(names: list[str]) -> None:
     rendered = render_graph(mixed(*names).graph)
     [manager] = managers(rendered)
@@ -210,16 +215,16 @@ def test_every_release_reads_messages_in_the_same_way() -> None:
     assert found == {True}
 
 
-def test_a_route_names_the_arguments_that_its_rules_read() -> None:
-    world = mixed("tools", "arguments")
+def test_a_route_names_the_arguments_that_its_rules_read_and_whether_they_read_tokens() -> None:
+    world = mixed("tools", "arguments", "callers", "people")
     rendered = render_graph(world.graph)
     [manager] = managers(rendered)
     kept = {}
     for place, changes in places(rendered, manager.rds.route_config_name):
         told = lua_pb2.LuaPerRoute()
         if READER in changes and changes[READER].Unpack(told):
-            kept[place.rpartition("/")[2]] = told.filter_context["arguments"]
-    assert kept == {"arguments": "amount\nto"}
+            kept[place.rpartition("/")[2]] = dict(told.filter_context)
+    assert kept == {"arguments": {"arguments": "amount\nto"}, "callers": {"tokens": True}}
 
 
 @pytest.mark.real

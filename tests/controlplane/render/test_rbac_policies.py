@@ -7,8 +7,8 @@ from tests.support.policies.documents import BACKEND, OIDC, SPIFFE, policy, rule
 from tests.support.policies.external_services import SERVICES, asks
 from tests.support.policies.names import TO_SHOP
 
-from authplane.cel.envoy.envoy_attributes import METHOD
-from authplane.cel.envoy.request_checks import PRESENT, Equals, Metadata, every
+from authplane.cel.envoy.envoy_attributes import JWT_METADATA, METHOD, TOKEN_AGE, TOKEN_TYPE
+from authplane.cel.envoy.request_checks import PRESENT, Equals, Every, Metadata, every
 from authplane.cel.envoy.wire import render_check, render_condition
 from authplane.controlplane.render.native.rbac_policies import policies_of, render_rules
 from authplane.controlplane.render.native.request_classification import recognised, render_front
@@ -70,4 +70,18 @@ def test_the_token_of_an_issuer_is_looked_for_once() -> None:
     # The access log shows the name.
     assert name == token.issuer
     assert rules.policies[name].condition == render_condition(token.condition.tree)
-    assert recognised(entry.sender).check == every((Metadata(FOUND, (Equals(name),)), entry.sender.condition.check))
+    looked_for = recognised(entry.sender, reads_mcp=False).check
+    assert looked_for == every((Metadata(FOUND, (Equals(name),)), entry.sender.condition.check))
+
+
+def test_where_messages_are_read_a_token_needs_no_expression() -> None:
+    made = plan(policy(rule(OIDC)))
+    entry = policies_of(made)[0].native[0]
+    assert isinstance(entry.sender, Sender)
+    assert entry.sender.token is not None
+    found = recognised(entry.sender, reads_mcp=True)
+    assert found == entry.sender.token.read.and_then(entry.sender.condition)
+    assert not found.expressed
+    assert isinstance(found.check, Every)
+    keys = [each.keys for each in found.check.checks[:3] if isinstance(each, Metadata)]
+    assert keys == [(JWT_METADATA, entry.sender.token.issuer, "iss"), TOKEN_AGE, TOKEN_TYPE]

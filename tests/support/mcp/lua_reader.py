@@ -23,13 +23,14 @@ function pairs(each)
   end
 end
 
-function request(listed, content, arguments)
+function request(listed, content, arguments, tokens)
   local noted
   local body = { length = function() return #content end,
                  getBytes = function(_, from, size) return string.sub(content, from + 1, from + size) end }
   local metadata = { set = function(_, place, key, value) noted = { place, key, value } end }
   local info = { dynamicMetadata = function() return metadata end }
-  local context = { get = function(_, key) return key == "arguments" and arguments or nil end }
+  local kept = { arguments = arguments, tokens = tokens }
+  local context = { get = function(_, key) return kept[key] end }
   local handle = { filterContext = function() return context end, headers = function() return { listed = listed } end,
                    streamInfo = function() return info end,
                    body = function() return #content > 0 and body or nil end }
@@ -48,9 +49,10 @@ def lua_filter(most_bytes: int = 65_536) -> dict[str, Any]:
 
 
 class LuaReader:
-    """Reads requests as Envoy does."""
+    """Reads requests as Envoy does; with ``tokens``, rules of the target read tokens."""
 
-    def __init__(self, most_bytes: int = 65_536, source: bytes = SOURCE) -> None:
+    def __init__(self, most_bytes: int = 65_536, source: bytes = SOURCE, *, tokens: bool = False) -> None:
+        self._tokens = tokens or None
         self._lua: Any = luajit21.LuaRuntime(encoding=None)  # bytes, as in Envoy
         self._lua.execute(b"MOST_BYTES = %d\n" % most_bytes + _ENVOY + source)
         self._request = self._lua.globals()[b"request"]
@@ -62,7 +64,7 @@ class LuaReader:
         listed = [(":method", method), (":path", path), ("content-length", str(len(body))), *headers]
         texts = [text.encode("utf-8", "surrogateescape") for each in listed for text in each]
         names = "\n".join(arguments).encode() or None
-        noted = self._request(self._lua.table_from(texts), body, names)
+        noted = self._request(self._lua.table_from(texts), body, names, self._tokens)
         if noted is None:
             return None
         place, key, found = noted[1], noted[2], noted[3]

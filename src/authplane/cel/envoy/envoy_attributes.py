@@ -18,6 +18,13 @@ METHOD: Final = (*MESSAGE, "method")
 SUBJECT: Final = (*MESSAGE, "subject")
 ID: Final = (*MESSAGE, "id")
 VERSION: Final = (*MESSAGE, "version")
+TOKEN_AGE: Final = (*MESSAGE, "age")
+"""How many seconds ago the token was issued, if its text meets the policy server's demands; the reader verifies
+nothing."""
+TOKEN_TYPE: Final = (*MESSAGE, "token_type")
+"""The ``typ`` of such a token, in lower case and without ``application/``; empty if there is none."""
+TOKEN_ISSUER: Final = (*MESSAGE, "issuer")
+"""The ``iss`` of such a token."""
 
 _TRUE: Final = condition_nodes.literal(value=True)
 _QUERY: Final = condition_nodes.name("request.query")

@@ -2,13 +2,17 @@
 --
 -- The reader marks a message as plain if every JSON parser reads it alike and the policy server's own reader
 -- (read_request.py) accepts it with the same meaning. It then writes method, subject, id, version, session and the
--- arguments that rules read into the dynamic metadata "authplane.mcp". Of every other message it writes nothing, and
--- no mark means that Envoy calls the policy server. So does a fault of this script. The reader itself grants and
--- refuses nothing.
+-- arguments that rules read into the dynamic metadata "authplane.mcp", and age and type of the token if rules read
+-- tokens. Of every other message it writes nothing, and no mark means that Envoy calls the policy server. So does a
+-- fault of this script. The reader itself grants and refuses nothing, and verifies no signature.
 --
 -- A function that meets something that is not plain returns nil; its callers pass the nil on.
 
 local byte, find, lower, match, sub = string.byte, string.find, string.lower, string.match, string.sub
+local sized_table = require("table.new")
+
+-- By default LuaJIT looks for garbage whenever its memory has doubled, which is every few dozen requests.
+collectgarbage("setpause", 400)
 
 -- The limits of the policy server (message_limits.py, methods.py).
 local DEPTH, MEMBERS = 64, 10000
@@ -16,6 +20,10 @@ local LONGEST_METHOD, LONGEST_NAME, LONGEST_ADDRESS, LONGEST_ID = 128, 256, 4096
 local LONGEST_NUMBER = 24
 -- Some parsers round larger whole numbers.
 local MOST_DIGITS = 15
+-- The limits of tokens (compact_tokens.py, check_claims.py), and how many of them the reader remembers.
+local LONGEST_TOKEN, LONGEST_HEADER, LONGEST_SIGNATURE, TOKEN_DEPTH, LONGEST_KEY_ID = 16384, 6144, 1366, 32, 256
+local LATEST_TIME = 253402300799
+local MOST_TOKENS, LONGEST_REMEMBERED = 1000, 4096
 
 local function set(...)
   local made = {}
@@ -65,7 +73,7 @@ local NEVER = set("x-http-method", "x-http-method-override", "x-method-override"
 -- JSON ----------------------------------------------------------------------------------------------------------------
 
 -- What is read of a message so far; one request is read at a time and nothing yields in between.
-local text, members
+local text, members, deepest, most_digits
 -- The arguments that rules of the target read: by name, and by what a lenient parser could take for the name.
 local wanted, wanted_folded
 
@@ -140,7 +148,7 @@ local function number_end(at)
     if not after then return nil end
   end
   if after - at > LONGEST_NUMBER then return nil end
-  if after == digits then return after - at <= MOST_DIGITS and after or nil end
+  if after == digits then return after - at <= most_digits and after or nil end
   -- LuaJIT has no value for exponents of very many digits.
   local value = tonumber(sub(text, at, after - 1))
   return value and value < math.huge and value > -math.huge and after or nil
@@ -154,11 +162,11 @@ local skip_value
 -- or that is written with an escape, is not plain. Returns the position behind the object.
 local function read_object(at, depth, visit)
   members = members + 1
-  if depth > DEPTH or members > MEMBERS then return nil end
+  if depth > deepest or members > MEMBERS then return nil end
   local code
   at, code = skip_blanks(at + 1)
   if code == 125 then return at + 1 end
-  local seen = {}
+  local seen = sized_table(0, 4)
   while true do
     if code ~= 34 then return nil end
     local last, after, escaped = text_end(at + 1)
@@ -180,7 +188,7 @@ end
 
 local function read_list(at, depth)
   members = members + 1
-  if depth > DEPTH or members > MEMBERS then return nil end
+  if depth > deepest or members > MEMBERS then return nil end
   local code
   at, code = skip_blanks(at + 1)
   if code == 93 then return at + 1 end
@@ -214,12 +222,21 @@ skip_value = function(at, depth)
   return sub(text, at, after - 1) == literal and after or nil
 end
 
+-- Returns whether a text is one plain object.
+local function read_whole(whole, visit)
+  text, members = whole, 0
+  local at, code = skip_blanks(1)
+  at = code == 123 and read_object(at, 1, visit)
+  return at and skip_blanks(at) == #whole + 1
+end
+
 -- Messages ------------------------------------------------------------------------------------------------------------
 
 -- What the members of the message say so far, by name; false stands for a value that is not a plain text.
 local message, params, arguments, meta, ref
 -- The mark in params that a rule would read one of them; no member has such a name.
 local WANTED = {}
+local NOTHING = {}
 
 -- A lenient parser could take such a member for one that a decision depends on.
 local function is_lookalike(name)
@@ -358,7 +375,7 @@ local function visit_message(name, at, depth)
   elseif name == "id" then
     return keep_id(at)
   elseif name == "params" then
-    params = {}
+    params = sized_table(0, 4)
     return byte(text, at) == 123 and read_object(at, depth + 1, visit_params) or nil
   elseif name == "result" or name == "error" or (not KNOWN_MEMBERS[name] and is_lookalike(name)) then
     return nil
@@ -401,10 +418,9 @@ end
 
 -- Returns what a plain message says, or nil.
 local function read_message(body, front)
-  text, members, message, params, arguments, meta, ref = body, 0, {}, {}, {}, nil, nil
-  local at, code = skip_blanks(1)
-  at = code == 123 and read_object(at, 1, visit_message)
-  if not at or skip_blanks(at) ~= #body + 1 then return nil end
+  message, params, arguments, meta, ref = sized_table(0, 4), NOTHING, wanted and {}, nil, nil
+  deepest, most_digits = DEPTH, MOST_DIGITS
+  if not read_whole(body, visit_message) then return nil end
   local method, version = message.method, front["mcp-protocol-version"] or ASSUMED
   if message.jsonrpc ~= "2.0" or not is_method(method) or not VERSIONS[version] then return nil end
   -- Only notifications have no id: an answer to another message without one has nobody who waits for it.
@@ -415,14 +431,14 @@ local function read_message(body, front)
     if first and first ~= 123 and first ~= 110 then return nil end
   else
     if params[WANTED] then return nil end
-    arguments = {}
+    arguments = wanted and {}
   end
   local subject = subject_of(method)
   if not subject or not agrees(method, subject, version, front) then return nil end
   -- Envoy takes an empty table for a list.
-  arguments[""] = true
+  if wanted then arguments[""] = true end
   return { method = method, subject = subject, id = message.id, version = version,
-           session = front["mcp-session-id"] or "", params = wanted and arguments }
+           session = front["mcp-session-id"] or "", params = arguments }
 end
 
 -- The names of the arguments that rules of a target read, one a line, and what is made of them.
@@ -441,6 +457,84 @@ local function want(names)
     targets[names] = known
   end
   wanted, wanted_folded = known[1], known[2]
+end
+
+-- Tokens --------------------------------------------------------------------------------------------------------------
+
+-- Envoy's jwt_authn filter verifies tokens. What the policy server demands besides (compact_tokens.py, check_claims.py)
+-- depends on the text of the token alone, apart from the time: the reader looks at each token once.
+
+local DIGITS = {}
+for at, code in ipairs({byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", 1, 64)}) do
+  DIGITS[code] = at - 1
+end
+
+-- RFC 4648 §5, without padding: returns the bytes, or nil if the bits that belong to no byte are not zero.
+local function decode(part)
+  local made, held, bits = {}, 0, 0
+  for at = 1, #part do
+    held, bits = held * 64 + DIGITS[byte(part, at)], bits + 6
+    if bits >= 8 then
+      bits = bits - 8
+      made[#made + 1] = string.char(math.floor(held / 2 ^ bits))
+      held = held % 2 ^ bits
+    end
+  end
+  return held == 0 and bits < 6 and table.concat(made) or nil
+end
+
+local claims, header
+
+local function visit_header(name, at, depth)
+  if name == "kid" or name == "typ" then return keep_text(header, name, at, depth) end
+  -- RFC 7515 §4.1.11, RFC 7797: the policy server knows no extensions that change what is signed.
+  if name == "crit" or name == "b64" then header.extended = true end
+  -- A "cty" can say that there is a token inside the token.
+  return name ~= "cty" and skip_value(at, depth) or nil
+end
+
+local function visit_claims(name, at, depth)
+  if name == "iss" or name == "exp" or name == "iat" then return keep_value(claims, name, at) end
+  return skip_value(at, depth)
+end
+
+local function is_time(value)
+  return type(value) == "number" and value >= 0 and value <= LATEST_TIME
+end
+
+-- Returns when a token was issued, its type and its issuer. Returns false for what the policy server rejects whoever has signed it,
+-- and nil for a token that the policy server has to judge.
+local function read_token(authorization)
+  local first, second, third = match(authorization, "^Bearer ([%w_-]+)%.([%w_-]+)%.([%w_-]+)$")
+  if not first then return false end
+  if #authorization > LONGEST_TOKEN or #first > LONGEST_HEADER or #third > LONGEST_SIGNATURE then return nil end
+  local head, body = decode(first), decode(second)
+  if not head or not body or not decode(third) then return false end
+  header, claims, deepest, most_digits = {}, {}, TOKEN_DEPTH, LONGEST_NUMBER
+  if not read_whole(head, visit_header) or not read_whole(body, visit_claims) then return nil end
+  local key, kind = header.kid, header.typ
+  if not key or type(claims.iss) ~= "string" then return nil end
+  if key == "" or #key > LONGEST_KEY_ID or header.extended then return false end
+  if not is_time(claims.exp) or not is_time(claims.iat) then return false end
+  -- RFC 7515 §4.1.9: "application/" may be left out.
+  if kind ~= nil then
+    kind = kind and string.gsub(lower(kind), "^application/", "")
+    if not kind or kind == "" then return nil end
+  end
+  return { issued = claims.iat, kind = kind or "", issuer = claims.iss }
+end
+
+local remembered, tokens = {}, 0
+
+local function recall_token(authorization)
+  local known = remembered[authorization]
+  if known then return known end
+  known = read_token(authorization)
+  if known and #authorization <= LONGEST_REMEMBERED then
+    if tokens >= MOST_TOKENS then remembered, tokens = {}, 0 end
+    remembered[authorization], tokens = known, tokens + 1
+  end
+  return known
 end
 
 -- Headers -------------------------------------------------------------------------------------------------------------
@@ -493,7 +587,15 @@ function envoy_on_request(handle)
   if not size then return end
   local body = handle:body()
   if not body or body:length() ~= size then return end
-  want(handle:filterContext():get("arguments"))
+  local context = handle:filterContext()
+  want(context:get("arguments"))
   local plain = read_message(body:getBytes(0, size), front)
+  if plain and front.authorization and context:get("tokens") then
+    local token = recall_token(front.authorization)
+    if token == nil then return end
+    if token then
+      plain.age, plain.token_type, plain.issuer = os.time() - token.issued, token.kind, token.issuer
+    end
+  end
   if plain then handle:streamInfo():dynamicMetadata():set("authplane.mcp", "message", plain) end
 end

@@ -60,6 +60,8 @@ class Token:
 
     issuer: str
     condition: Condition
+    read: Condition
+    """The same where the reader of MCP messages has read the token too, without an expression."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 from authplane.cel.check.regex_patterns import LONGEST, pattern_size
 from authplane.cel.envoy import condition_nodes
-from authplane.cel.envoy.envoy_attributes import JWT_METADATA, claims
+from authplane.cel.envoy.envoy_attributes import JWT_METADATA, TOKEN_AGE, TOKEN_TYPE, claims
 from authplane.cel.envoy.fitness import LARGEST_PATTERN
 from authplane.cel.envoy.request_checks import (
     ALWAYS,
@@ -128,7 +128,8 @@ def _token(source: Oidc, settings: Settings) -> Sender | CallOut:
     # The issuer may have a key that Envoy does not have yet; the policy server fetches the keys again.
     unknown = Metadata((JWT_METADATA, failure_key(url), "code"), (Number(_UNKNOWN_KEY), Number(_BAD_SIGNATURE)))
     unsure = Condition(check=some((unknown, every((of_issuer, Not(issued))))))
-    return Sender(condition=condition, token=Token(url, good), who=Claims(url), unsure=unsure)
+    token = Token(url, good, Condition(check=every((of_issuer, *_read(issuer.demands)))))
+    return Sender(condition=condition, token=token, who=Claims(url), unsure=unsure)
 
 
 def _obstacle(source: Oidc, issuer: IssuerSettings) -> str:
@@ -165,6 +166,12 @@ def _issued(claimed: Node, skew: int) -> Node:
     """Return a condition: a token was not issued later than now. Envoy checks only that ``iat`` is a number."""
     earliest = condition_nodes.call("_-_", condition_nodes.member(claimed, "iat"), condition_nodes.literal(float(skew)))
     return condition_nodes.call("_<=_", earliest, condition_nodes.call("int", condition_nodes.name("request.time")))
+
+
+def _read(demands: Demands) -> Iterable[Check]:
+    """Return what the reader must have found in a token that Envoy has verified. It reads no other tokens' times."""
+    yield Metadata(TOKEN_AGE, (Between(-int(demands.times.skew), LATEST_TIME + 1),))
+    yield found(TOKEN_TYPE, map(Equals, sorted(demands.types)))
 
 
 def _audience(url: str, audiences: frozenset[str]) -> Check:

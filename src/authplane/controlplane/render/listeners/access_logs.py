@@ -9,7 +9,7 @@ from envoy.extensions.access_loggers.stream.v3 import stream_pb2
 from envoy.extensions.formatter.cel.v3 import cel_pb2
 from google.protobuf.struct_pb2 import Struct, Value
 
-from authplane.cel.envoy.envoy_attributes import JWT_METADATA, METHOD, SUBJECT
+from authplane.cel.envoy.envoy_attributes import JWT_METADATA, MESSAGE, METHOD, SUBJECT, TOKEN_ISSUER
 from authplane.controlplane.render.envoy_pieces import pack
 from authplane.controlplane.render.native.denial_replies import ROUTE as METADATA
 from authplane.controlplane.render.native.native_filters import Natives
@@ -44,12 +44,18 @@ _MESSAGE: Final = {
 }
 _CERTIFICATE: Final = {"spiffe_id": "%DOWNSTREAM_PEER_URI_SAN%"}
 _ALL: Final = "metadata.filter_metadata"
-_ISSUER: Final = f"{_ALL}['{RBAC_METADATA}']['{VALID_TOKEN}']"
+_READ: Final = "".join(f"['{key}']" for key in MESSAGE)
+_ISSUER: Final = (
+    f"('{MESSAGE[0]}' in {_ALL} && '{TOKEN_ISSUER[-1]}' in {_ALL}{_READ} ? "
+    f"{_ALL}{_READ}['{TOKEN_ISSUER[-1]}'] : {_ALL}['{RBAC_METADATA}']['{VALID_TOKEN}'])"
+)
+_CLAIMS: Final = f"{_ALL}['{JWT_METADATA}'][{_ISSUER}]"
 _TOKEN: Final = {
-    "issuer": f"%DYNAMIC_METADATA({RBAC_METADATA}:{VALID_TOKEN}):{_LONGEST}%",
-    "subject": f"%CEL({_ALL}['{JWT_METADATA}'][{_ISSUER}]['sub']):{_LONGEST}%",
+    "issuer": f"%CEL({_CLAIMS}['iss']):{_LONGEST}%",
+    "subject": f"%CEL({_CLAIMS}['sub']):{_LONGEST}%",
 }
-"""The token that Envoy verified. The key of its claims is the issuer, whose colons other formats could not express."""
+"""The token that Envoy verified: without that, it has no claims. Their key is the issuer that the reader of messages
+has read, or that the filter for other targets has found. Other formats could not express its colons."""
 _CEL: Final = extension_pb2.TypedExtensionConfig(name="envoy.formatter.cel", typed_config=pack(cel_pb2.Cel()))
 _FIRST_DENIAL, _LAST_DENIAL = 401, 403
 _Filter = accesslog_pb2.AccessLogFilter
@@ -73,7 +79,7 @@ def native_fields(natives: Natives) -> NativeFields:
     return NativeFields(
         slots=natives.slots,
         messages=natives.reads_mcp,
-        tokens=bool(natives.tokens),
+        tokens=natives.verifies_tokens,
         certificates=natives.certificates,
         denial_format=natives.denial_format,
     )

@@ -44,7 +44,7 @@ class Placed:
     providers: tuple[Provider, ...]
     """Whose tokens are looked at, sorted."""
     tokens: tuple[Token, ...]
-    """What good tokens of those are, in the same order."""
+    """What good tokens of those are, sorted, where no reader of MCP messages reads them."""
     wants_tokens: bool
     """A sender without a token learns where to get one."""
     reads_mcp: bool
@@ -117,6 +117,7 @@ def _answer(placing: Placing, envoy: Release) -> _Answer:
 def _place(plan: Plan, shadows: Sequence[Plan], placing: Placing) -> Placed:
     policies = policies_of(plan)
     enforced, native = bool(policies), [entry for each in (plan, *shadows) for entry in _native(each)]
+    unread = [entry for each in (plan, *shadows) if not each.front.reads_mcp for entry in _native(each)]
     issuers = {entry.source.issuer for entry in native if isinstance(entry.source, Oidc)}
     # A sender without a token may be known to a rule that the policy server decides.
     wants_tokens = any(isinstance(entry.source, Oidc) for policy in policies for entry in policy.entries)
@@ -124,7 +125,7 @@ def _place(plan: Plan, shadows: Sequence[Plan], placing: Placing) -> Placed:
     return Placed(
         plan=plan,
         providers=tuple(sorted(_provider(each, placing.settings) for each in issuers)),
-        tokens=tuple(sorted(set(_tokens(native, placing.shared.tokens)), key=attrgetter("issuer"))),
+        tokens=tuple(sorted(set(_tokens(unread, placing.shared.tokens)), key=attrgetter("issuer"))),
         wants_tokens=wants_tokens,
         reads_mcp=any(each.front.reads_mcp for each in (plan, *shadows)),
         arguments=tuple(sorted({name for each in (plan, *shadows) for name in each.arguments})),

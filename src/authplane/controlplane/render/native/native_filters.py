@@ -50,8 +50,10 @@ class Natives:
     """Maximum number of policies of one target, if a target has several."""
     shadows: int = 0
     """How many policies in shadow."""
+    verifies_tokens: bool = False
+    """Tokens count on some route."""
     tokens: tuple[Token, ...] = ()
-    """What good tokens are, of all issuers whose tokens count on some route, sorted."""
+    """What good tokens are, of all issuers whose tokens count on a route without MCP messages, sorted."""
     wants_tokens: bool = False
     """Some route asks those who show no token for one."""
     reads_mcp: bool = False
@@ -64,7 +66,7 @@ class Natives:
     def names(self) -> tuple[str, ...]:
         """The names of the filters, in order."""
         slots = (f"{_SLOT}{number}" for number in range(self.slots))
-        tokens, reader = ([TOKENS] if self.tokens else []), ([READER] if self.reads_mcp else [])
+        tokens, reader = ([TOKENS] if self.verifies_tokens else []), ([READER] if self.reads_mcp else [])
         front, refuse = ([FRONT] if self.tokens else []), ([REFUSE] if self.wants_tokens else [])
         shadows = (f"{_SHADOW}{number}" for number in range(self.shadows))
         return (*tokens, *reader, *front, *slots, DECIDE, *refuse, *shadows)
@@ -79,6 +81,7 @@ def join(placed: Iterable[Placed], natives: Natives) -> Natives | None:
         envoy=natives.envoy,
         slots=max(len(each.slots) for each in found),
         shadows=max(len(each.shadows) for each in found),
+        verifies_tokens=any(each.providers for each in found),
         tokens=tuple(sorted(_each_once(found), key=attrgetter("issuer"))),
         wants_tokens=any(each.wants_tokens for each in found),
         reads_mcp=any(each.reads_mcp for each in found),
@@ -131,8 +134,8 @@ def native_changes(natives: Natives, placed: Placed | None, requirement: str = "
         changes[TOKENS] = pack(jwt_pb2.PerRouteConfig(requirement_name=requirement))
     if placed.wants_tokens:
         del changes[REFUSE]
-    if placed.reads_mcp and placed.arguments:
-        changes[READER] = pack(_keep(placed.arguments))
+    if placed.reads_mcp and (placed.arguments or placed.providers):
+        changes[READER] = pack(_read(placed))
     elif placed.reads_mcp:
         del changes[READER]
     if placed.tokens:
@@ -152,8 +155,11 @@ def message_reader(most_bytes: int) -> lua_pb2.Lua:
     return lua_pb2.Lua(default_source_code=source)
 
 
-def _keep(arguments: Iterable[str]) -> lua_pb2.LuaPerRoute:
-    """Name the tool arguments that rules of a target read."""
+def _read(placed: Placed) -> lua_pb2.LuaPerRoute:
+    """Name the tool arguments that rules of a target read, and whether they read tokens."""
     context = Struct()
-    context.update({"arguments": "\n".join(arguments)})
+    if placed.arguments:
+        context.update({"arguments": "\n".join(placed.arguments)})
+    if placed.providers:
+        context.update({"tokens": True})
     return lua_pb2.LuaPerRoute(filter_context=context)

@@ -49,12 +49,12 @@ def render_rules(policy: PlacedPolicy, plan: Plan, *, tells_apart: bool) -> pb.R
 
     With ``tells_apart``, known senders without a grant are distinguished from unknown ones.
     """
-    rules = pb.RBAC(action=_ALLOW)
+    rules, reads_mcp = pb.RBAC(action=_ALLOW), plan.front.reads_mcp
     if plan.front.check != ALWAYS:
         _add(rules, _ASK_FIRST, Condition(check=Not(plan.front.check)))
     for entry in policy.native:
         if isinstance(entry.sender, Sender) and isinstance(entry.place, Native):
-            granted = entry.place.condition.and_then(recognised(entry.sender))
+            granted = entry.place.condition.and_then(recognised(entry.sender, reads_mcp=reads_mcp))
             _add(rules, _free(rules, policy.key(entry)), granted, entry.sender.ids)
     for each, ids in _asked_about(policy, plan):
         _add(rules, _free(rules, _ASK_LAST), each, ids)
@@ -62,7 +62,7 @@ def render_rules(policy: PlacedPolicy, plan: Plan, *, tells_apart: bool) -> pb.R
         # A rule for every source identifies no sender.
         told = [entry.sender for entry in policy.native if not isinstance(entry.source, AnySource)]
         known = [each for each in told if isinstance(each, Sender)]
-        for sender in dict.fromkeys((recognised(each), each.ids) for each in known):
+        for sender in dict.fromkeys((recognised(each, reads_mcp=reads_mcp), each.ids) for each in known):
             _add(rules, _free(rules, _KNOWN), *sender)
     _share_options(rules)
     return rules

@@ -1,7 +1,8 @@
 """Identifies the issuer of a request's token: one filter does it once for all rules of a route table.
 
-It comes before the filters of policies and records the issuer whose token is valid. If it finds none, or evaluation
-fails, it records nothing, and no rule for senders with tokens grants anything.
+The filter comes before the filters of policies and records the issuer whose token is valid. If it finds none, or
+evaluation fails, it records nothing, and no rule for senders with tokens grants anything. Targets whose MCP messages
+are read do without: the reader has read the token too.
 """
 
 from collections.abc import Iterable
@@ -35,9 +36,14 @@ def find_nothing() -> filter_pb2.RBAC:
     return filter_pb2.RBAC(shadow_rules_stat_prefix=_PREFIX)
 
 
-def recognised(sender: Sender) -> Condition:
-    """Return the condition of a rule's senders, besides what its ids require."""
+def recognised(sender: Sender, *, reads_mcp: bool) -> Condition:
+    """Return the condition of a rule's senders, besides what its ids require.
+
+    With ``reads_mcp``, the reader of MCP messages has read their tokens, and the filter here is switched off.
+    """
     if sender.token is None:
         return sender.condition
+    if reads_mcp:
+        return sender.token.read.and_then(sender.condition)
     valid = Metadata((RBAC_METADATA, VALID_TOKEN), (Equals(sender.token.issuer),))
     return Condition(check=valid).and_then(sender.condition)
