@@ -34,15 +34,17 @@ from bench.policy import WARM, denied, scenarios, serve_scenario
 from bench.policy import until_allowed as until_check_allowed
 from bench.processes import started_here
 from bench.rounds import Call, Cost, compare, one_round, until_allowed, until_native
-from bench.servers import serve_ours
+from bench.servers import bare_pyvoy_in_batches, serve_ours
 
 _CHECKS: Final = 3_000
 _REQUESTS: Final = 3_000
-_ROUNDS: Final = 6
+_ROUNDS: Final = 10
 _OPA_TRIVIAL: Final = "OPA-Envoy, trivial rule"
 _OPA: Final = "OPA-Envoy, same policy"
 _OPA_CACHED: Final = "OPA-Envoy, same policy, token cache"
 _CONTOUR: Final = "contour-authserver testserver"
+_BARE: Final = "bare pyvoy application"
+"""The least that a Check server of this construction takes: it reads the message and always gives the same reply."""
 
 
 class _Programs(NamedTuple):
@@ -87,6 +89,7 @@ async def _checks(core: int, root: Path, issuer: RunningIssuer, programs: _Progr
             sent[name] = Call(posted_check(at, asked), Site(Ports(at, 0, 0), processes, frozenset()), ONE)
 
         await add("testserver", tested, serve_ours(TestServerPlan()))
+        await add(_BARE, tested, bare_pyvoy_in_batches())
         await add("JWT + CEL", scenario.asked, serve_scenario(scenario, root / "checks"))
         if programs.contour_authserver:
             port = free_port()
@@ -104,6 +107,7 @@ async def _checks(core: int, root: Path, issuer: RunningIssuer, programs: _Progr
         costs = await _measure(sent, core, _CHECKS)
     _table("The Check server alone", costs)
     _ratio(costs, "testserver", _CONTOUR, 0.83)
+    _ratio(costs, _BARE, _CONTOUR)
     _ratio(costs, "testserver", _OPA_TRIVIAL)
     _ratio(costs, "JWT + CEL", _OPA, 3)
     _ratio(costs, "JWT + CEL", _OPA_CACHED)
