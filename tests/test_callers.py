@@ -19,10 +19,6 @@ CALLERS: Final = ("src", "bench", "examples", "tools")
 PUBLIC: Final = "authplane.grpc"
 
 LATER: Final[Mapping[str, frozenset[str]]] = {
-    # The sources and writers of a cluster are their callers.
-    "authplane.authserver.backends.runtime.token_reviewer": frozenset({"ApiTokenReviewer"}),
-    "authplane.controlplane.publishing.runtime.publish_statuses": frozenset({"StatusPublisher"}),
-    "authplane.sources.runtime.read_cluster": frozenset({"ClusterError", "ClusterSource"}),
     # CEL-11: the contract has it, and says that no filter of ours uses it.
     "authplane.matching.expressions.wire": frozenset({"parse_extraction"}),
 }

@@ -116,6 +116,7 @@ PASSES_ON: Final[dict[str, str]] = {
     "runtime/kubernetes/api_client.py:_lines": "ApiStatusError writes the sentence itself",
     "runtime/kubernetes/kubeconfig.py:refuse": "the messages of its tables end with a remedy",
     "sources/kubernetes/object_documents.py:object_chunk": "each _UnusableError ends with a remedy",
+    "sources/runtime/read_cluster.py:read_once": "the troubles of a reflector end with a remedy",
     "sources/runtime/read_folder.py:_complain": _FILE,
     "sources/runtime/read_folder.py:_read": _FILE,
     "grpc/filters.py:filter_from": "each problem ends with a remedy",

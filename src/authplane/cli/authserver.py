@@ -6,8 +6,16 @@ from typing import Annotated, TypeAlias
 import click
 
 from authplane.authserver.backends.testserver import Mode
-from authplane.authserver.plan.server_plan import BranchPlan, FilePlan, HtpasswdPlan, PolicyPlan, TestServerPlan
+from authplane.authserver.plan.server_plan import (
+    BranchPlan,
+    ClusterPlan,
+    FilePlan,
+    HtpasswdPlan,
+    PolicyPlan,
+    TestServerPlan,
+)
 from authplane.authserver.runtime.server_document import DocumentError, read_document
+from authplane.cli.shared.cluster_options import ClusterChoice, Place, with_cluster
 from authplane.cli.shared.front_options import Front, with_front
 from authplane.cli.shared.listen_options import LoosenAfterOption, StateDirOption, serving
 from authplane.cli.shared.output import fail, findings_summary, print_finding
@@ -100,8 +108,9 @@ def serve_htpasswd(
 
 @command(authserver, "policy")
 @with_front
+@with_cluster
 def serve_policies(
-    folder: Annotated[Path, Argument(metavar="DIR", help="Folder of resources with AccessPolicies.")],
+    folder: Place,
     allow_private_issuers: Annotated[
         bool,
         Option(
@@ -127,14 +136,19 @@ def serve_policies(
     *,
     front: Front,
 ) -> None:
-    """Decide checks by the AccessPolicies of a folder.
+    """Decide checks by the AccessPolicies of a folder or a cluster.
 
-    The policy server watches the folder and applies a change from the next check on.
+    The policy server watches the folder and applies a change from the next check on. With --kubernetes, it watches the
+    API server, which also reviews tokens of ServiceAccounts.
 
     Example: authplane authserver policy ./gateway --address unix:/run/authplane/policy.sock --workers 2
+
+    Example: authplane authserver policy --kubernetes --address :9443 --tls-cert-path tls.crt --tls-key-path tls.key
+    --tls-ca-path ca.crt
     """
     plan = PolicyPlan(
-        folder=str(folder),
+        folder="" if isinstance(folder, ClusterChoice) else str(folder),
+        cluster=_cluster(folder) if isinstance(folder, ClusterChoice) else None,
         allow_private_issuers=allow_private_issuers,
         target=target,
         gateway=gateway,
@@ -143,6 +157,13 @@ def serve_policies(
         loosen_after=loosen_after,
     )
     front.serve(BranchPlan(name="policy", backend=plan))
+
+
+def _cluster(choice: ClusterChoice) -> ClusterPlan:
+    if choice.selector:
+        fail("A selector never applies to policies. Remove --selector.", status=2)
+    kubeconfig = str(choice.kubeconfig.absolute()) if choice.kubeconfig is not None else ""
+    return ClusterPlan(kubeconfig=kubeconfig, context=choice.context, namespaces=choice.namespaces)
 
 
 @command(authserver, "serve")

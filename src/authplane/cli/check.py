@@ -10,8 +10,8 @@ from rich.markup import escape
 
 from authplane.authserver.backends.runtime.check_once import ask_once
 from authplane.authserver.backends.runtime.external_endpoints import asked_endpoints
+from authplane.cli.shared.cluster_options import Place, with_cluster
 from authplane.cli.shared.console import out
-from authplane.cli.shared.folder_argument import FolderArgument
 from authplane.cli.shared.output import Output, OutputOption, print_json
 from authplane.cli.shared.parameters import Option
 from authplane.cli.shared.policy_files import (
@@ -35,8 +35,9 @@ from authplane.runtime.log import set_up_log
 _COLOURS = {"allow": "green", "deny": "red", "unavailable": "yellow"}
 
 
+@with_cluster
 def check_requests(
-    folder: FolderArgument,
+    folder: Place,
     request: Annotated[
         Path,
         Option("--request", metavar="FILE", help="YAML file with a request or a list of requests.", show_default=False),

@@ -7,8 +7,8 @@ import click
 from rich.markup import escape
 
 from authplane.cli.shared.built_folder import read_generation
+from authplane.cli.shared.cluster_options import Place, with_cluster
 from authplane.cli.shared.console import err, out
-from authplane.cli.shared.folder_argument import FolderArgument
 from authplane.cli.shared.output import Output, OutputOption, findings_summary, print_json
 from authplane.cli.shared.parameters import Option
 from authplane.controlplane.graph.model import (
@@ -30,8 +30,9 @@ from authplane.core.timeouts import After, Disabled, Timeout, UseDefault
 from authplane.policy.placement.grpc_reach import Anybody, Callers, Nobody, Workloads
 
 
+@with_cluster
 def compile_folder(
-    folder: FolderArgument,
+    folder: Place,
     output: OutputOption = Output.TEXT,
     bootstrap: Annotated[
         bool, Option("--bootstrap", help="Print a complete static Envoy configuration, including private keys.")

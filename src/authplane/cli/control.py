@@ -8,7 +8,8 @@ from typing import Annotated, Final, assert_never
 
 import structlog
 
-from authplane.cli.shared.folder_argument import FolderArgument
+from authplane.cli.shared.cluster_control import ClusterControl, control_program
+from authplane.cli.shared.cluster_options import ClusterChoice, LeaseNamespaceOption, Place, with_cluster
 from authplane.cli.shared.listen_options import (
     LogFormatOption,
     LoosenAfterOption,
@@ -34,7 +35,7 @@ from authplane.controlplane.status.policy_server_status import Trial, Tried
 from authplane.core.problems import Severity
 from authplane.runtime.issuers.issuers import IssuerOptions
 from authplane.runtime.log import LogFormat, set_up_log
-from authplane.runtime.run_until_stopped import Stop, first_of, run_program
+from authplane.runtime.run_until_stopped import Program, Stop, first_of, run_program
 from authplane.runtime.secret_files import warn_of_open_files
 from authplane.runtime.servers.admin import CONTROL_ADDRESS, AdminSettings, admin_pages, serve_admin
 from authplane.runtime.servers.grpc_lines import ENVIRONMENT, FailedHandshake, handshakes_reported
@@ -51,8 +52,9 @@ _AGAIN: Final = 60.0
 """Seconds after which a failed handshake of the same client is logged again."""
 
 
+@with_cluster
 def control(
-    folder: FolderArgument,
+    folder: Place,
     address: Annotated[
         str,
         Option(
@@ -88,6 +90,7 @@ def control(
             help="Also fetch issuer keys from private networks. Use this for development only.",
         ),
     ] = False,
+    lease_namespace: LeaseNamespaceOption = "",
     metrics_address: MetricsOption = str(CONTROL_ADDRESS),
     metrics_public: MetricsPublicOption = False,
     metrics_host: MetricsHostOption = None,
@@ -95,11 +98,14 @@ def control(
 ) -> None:
     """Compile a folder of resources and serve the configuration to Envoy and gRPC servers over xDS.
 
+    With --kubernetes, the control plane reads the resources of a cluster, and writes their status to the API server.
     Clients use ADS, with the state-of-the-world or the delta protocol. The configuration contains private keys. If
     other machines can reach the address, authplane requires all three TLS files, and each Envoy needs a client
     certificate that contains its node id as a name.
 
     Example: authplane control ./gateway
+
+    Example: authplane control --kubernetes --namespaces shop,default
 
     Example: authplane bootstrap > envoy.json && envoy -c envoy.json
     """
@@ -113,9 +119,16 @@ def control(
             poll=poll,
             issuers=IssuerOptions(schedule=OFTEN, allow_private_networks=allow_private_issuers),
         )
-        kept = LastGood(state_dir or default_state_dir(), folder)
+        state = state_dir or default_state_dir()
         admin = admin_settings(metrics_address, metrics_host, public=metrics_public)
-        serve_control(Folder(folder, loosen_after=loosen_after, last_good=kept), settings, admin)
+        if isinstance(folder, ClusterChoice):
+            given = ClusterControl(
+                choice=folder, state_dir=state, loosen_after=loosen_after, lease_namespace=lease_namespace
+            )
+            _run(control_program(given, settings, lambda plane: _serve_admin(plane, admin), tell))
+        else:
+            kept = LastGood(state, folder)
+            serve_control(Folder(folder, loosen_after=loosen_after, last_good=kept), settings, admin)
 
 
 def serve_control(folder: Folder, settings: ControlSettings, admin: AdminSettings | None) -> None:
@@ -127,6 +140,10 @@ def serve_control(folder: Folder, settings: ControlSettings, admin: AdminSetting
             log.info("control plane listening", address=str(bound), folder=str(folder.root))
             await first_of(stop.asked, lambda: plane.follow(settings))
 
+    _run(program)
+
+
+def _run(program: Program) -> None:
     # The variables are ours, unless the user wants to see what gRPC writes.
     ours = all(os.environ.get(name) == value for name, value in ENVIRONMENT.items())
     with handshakes_reported(_Handshakes().tell) if ours else nullcontext():

@@ -8,8 +8,7 @@ import click
 from rich.markup import escape
 
 from authplane.cli.shared.built_folder import read_generation
-from authplane.cli.shared.console import out
-from authplane.cli.shared.doctor_options import (
+from authplane.cli.shared.cluster_options import (
     ContextOption,
     KubeconfigOption,
     KubernetesOption,
@@ -18,6 +17,7 @@ from authplane.cli.shared.doctor_options import (
     choose_login,
     chosen_namespaces,
 )
+from authplane.cli.shared.console import out
 from authplane.cli.shared.output import Output, OutputOption, fail, print_json
 from authplane.cli.shared.parameters import Argument, Option
 from authplane.controlplane.serving.runtime.policy_server_probe import ask_served

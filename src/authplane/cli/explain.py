@@ -6,8 +6,8 @@ from typing import Annotated, Final
 from rich.markup import escape
 
 from authplane.cli.shared.built_folder import read_generation
+from authplane.cli.shared.cluster_options import Place, with_cluster
 from authplane.cli.shared.console import err, out
-from authplane.cli.shared.folder_argument import FolderArgument
 from authplane.cli.shared.output import Output, OutputOption, fail, findings_summary, print_json
 from authplane.cli.shared.parameters import Option
 from authplane.core.envoy_releases import CURRENT, Release
@@ -26,8 +26,9 @@ _HEAD: Final = ("POLICY", "RULE", "ENTRY", "PLACE", "WHY")
 _PLACES: Final = {"native": "green", "call-out": "yellow"}
 
 
+@with_cluster
 def explain_placement(
-    folder: FolderArgument,
+    folder: Place,
     envoy: Annotated[
         str, Option("--envoy", metavar="RELEASE", help="Release of the Envoy in front of the targets, such as 1.38.")
     ] = str(CURRENT),

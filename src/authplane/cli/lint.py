@@ -4,7 +4,7 @@ from typing import Annotated
 
 import click
 
-from authplane.cli.shared.folder_argument import FolderArgument
+from authplane.cli.shared.cluster_options import Place, with_cluster
 from authplane.cli.shared.output import Output, OutputOption, findings_summary, print_finding, print_json, print_line
 from authplane.cli.shared.parameters import Option
 from authplane.cli.shared.policy_files import read_enforced
@@ -12,8 +12,9 @@ from authplane.controlplane.status.findings import finding_record, has_errors
 from authplane.devkit.policies.policy_lint import lint_policies
 
 
+@with_cluster
 def lint(
-    folder: FolderArgument,
+    folder: Place,
     strict: Annotated[bool, Option("--strict", help="Exit with status 1 on warnings too.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:

@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
 from rich.text import Text
 
 from authplane.cli.shared.built_folder import read_generation
+from authplane.cli.shared.cluster_options import Place, with_cluster
 from authplane.cli.shared.console import out
-from authplane.cli.shared.folder_argument import FolderArgument
 from authplane.cli.shared.output import Output, OutputOption, print_json
+from authplane.cli.shared.read_place import root_at
 from authplane.controlplane.graph.model.programming import NotServed
 from authplane.controlplane.serving.runtime.control_socket import NotLiveError, ask_live
 from authplane.controlplane.status.gateway_status import CONTROLLER
@@ -26,7 +26,8 @@ _SHOWN = (("Valid", "Accepted"), ("Ready", "ResolvedRefs", _POLICY_SERVER), ("Pr
 _WORST = ("False", "Unknown", "True")
 
 
-def status(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
+@with_cluster
+def status(folder: Place, output: OutputOption = Output.TEXT) -> None:
     """Show the status of every resource, as Kubernetes would store it.
 
     If a control plane serves the folder, the status includes configuration that proxies rejected. The column ENFORCED
@@ -34,6 +35,8 @@ def status(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
     shows the reason.
 
     Example: authplane status ./gateway -o json
+
+    Example: authplane status --kubernetes --namespaces shop
     """
     records = _records(folder)
     if output is Output.JSON:
@@ -50,11 +53,11 @@ def status(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
             out.print(Text(f"    {reason}", "dim"))
 
 
-def _records(folder: Path) -> list[dict[str, Any]]:
+def _records(place: Place) -> list[dict[str, Any]]:
     try:
-        records: list[dict[str, Any]] = json.loads(ask_live(folder, "/status"))
+        records: list[dict[str, Any]] = json.loads(ask_live(root_at(place), "/status"))
     except NotLiveError:
-        return Transitions().records(read_generation(folder).status(NotServed()), now())
+        return Transitions().records(read_generation(place).status(NotServed()), now())
     return records
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import click
 
 from authplane.cli.shared.checked_folder import check_folder
-from authplane.cli.shared.folder_argument import FolderArgument
+from authplane.cli.shared.cluster_options import Place, with_cluster
 from authplane.cli.shared.output import (
     Output,
     OutputOption,
@@ -18,12 +18,15 @@ from authplane.cli.shared.output import (
 from authplane.controlplane.status.findings import finding_record, has_errors
 
 
-def validate(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
+@with_cluster
+def validate(folder: Place, output: OutputOption = Output.TEXT) -> None:
     """Check a folder of resources and list every problem.
 
     Exit status: 1 if there is an error; warnings do not count.
 
     Example: authplane validate ./gateway
+
+    Example: authplane validate --kubernetes
     """
     loaded, findings = check_folder(folder)
     if output is Output.JSON:

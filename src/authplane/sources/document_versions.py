@@ -51,14 +51,18 @@ class Library:
     """A session over a changing set of files: report what changed, then read what is in force.
 
     ``demand`` is the source's requirement of all documents together; it returns what is then in force. ``again`` reads
-    a document that was in force before.
+    a document that was in force before. With ``at_once``, `current` settles reported changes; otherwise only `settle`
+    does.
     """
 
     def __init__(
         self,
         demand: Callable[[Loaded], Loaded] = lambda loaded: loaded,
         again: Callable[[str], Source] | None = None,
+        *,
+        at_once: bool = True,
     ) -> None:
+        self._at_once = at_once
         self._demand = demand
         self._again = again
         self._chunks: WeakValueDictionary[str, Chunk] = WeakValueDictionary()
@@ -148,13 +152,8 @@ class Library:
 
     def current(self) -> Loaded:
         """Return what is in force after all reported changes; the changes since the last call count as one."""
-        if self._pending:
+        if self._pending and self._at_once:
             self.settle()
-        return self._loaded
-
-    @property
-    def settled(self) -> Loaded:
-        """What is in force, without the changes since the last call of `settle` or `current`."""
         return self._loaded
 
     def said(self, file: str) -> Source | None:

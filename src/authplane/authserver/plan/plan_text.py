@@ -10,6 +10,7 @@ from authplane.authserver.engine.backend_choice import ByContext, ByHost, ByPath
 from authplane.authserver.engine.http_check import ForwardedHeaders, OriginalHeaders, SameRequest
 from authplane.authserver.plan.server_plan import (
     BranchPlan,
+    ClusterPlan,
     Engine,
     FilePlan,
     FrontLimits,
@@ -29,6 +30,7 @@ _TYPES: Final[Mapping[str, type]] = {
     for kind in (
         *(
             BranchPlan,
+            ClusterPlan,
             FilePlan,
             FrontLimits,
             FrontPlan,

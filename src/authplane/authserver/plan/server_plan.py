@@ -54,10 +54,20 @@ class HtpasswdPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyPlan:
-    """AccessPolicies in a folder."""
+class ClusterPlan:
+    """A cluster, and which part of it is read."""
 
-    folder: str
+    kubeconfig: str = ""
+    context: str = ""
+    namespaces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyPlan:
+    """AccessPolicies in a folder or a cluster."""
+
+    folder: str = ""
+    cluster: ClusterPlan | None = None
     allow_private_issuers: bool = False
     target: str = ""
     """What checks are about whose route does not say it: ``Backend/<namespace>/<name>``."""

@@ -1,10 +1,10 @@
 """A folder and its problems; this module imports nothing that renders for Envoy."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
-from authplane.cli.shared.folder_argument import read_folder
+from authplane.cli.shared.cluster_options import Place
+from authplane.cli.shared.read_place import read_place
 from authplane.controlplane.graph.build import build_graph
 from authplane.controlplane.status.findings import build_findings
 from authplane.policy.compile.compile_policies import PolicyCompiler
@@ -20,9 +20,9 @@ class Checked(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def check_folder(root: Path) -> Checked:
-    """Read a folder and find every problem; exit with an error if it cannot be read."""
-    loaded = read_folder(root)
+def check_folder(place: Place) -> Checked:
+    """Read a folder or a cluster and find every problem; exit with an error if it cannot be read."""
+    loaded = read_place(place)
     compiled = PolicyCompiler().compile(loaded.resources)
     built = build_graph(loaded.resources, policies=compiled.policies)
     findings = (*build_findings(loaded, built, compiled), *_of_passwords(loaded))

@@ -11,6 +11,7 @@ from authplane.cli.shared.output import fail
 from authplane.cli.shared.parameters import Option
 from authplane.controlplane.serving.runtime.control_socket import NotLiveError
 from authplane.runtime.envoy_process import EnvoyError
+from authplane.runtime.kubernetes.kubeconfig import CredentialsError
 from authplane.runtime.log import LogFormat
 from authplane.runtime.servers.admin import AdminSettings
 from authplane.runtime.servers.listen import AddressInvalidError, ListenError, parse_address
@@ -74,7 +75,7 @@ def serving() -> Generator[None]:
     """Exit with one error message if an address, a folder, a port or Envoy cannot be used."""
     try:
         yield
-    except (AddressInvalidError, FolderError) as error:
+    except (AddressInvalidError, CredentialsError, FolderError) as error:
         fail(str(error), status=2)
     except (ListenError, EnvoyError, NotLiveError) as error:
         fail(str(error))

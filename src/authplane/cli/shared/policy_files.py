@@ -6,16 +6,18 @@ from typing import Annotated, TypeAlias
 
 import click
 
+from authplane.cli.shared.cluster_options import Place
 from authplane.cli.shared.console import err
 from authplane.cli.shared.output import count, fail, print_finding
 from authplane.cli.shared.parameters import Option
+from authplane.cli.shared.read_place import read_place
 from authplane.core.problems import Severity
 from authplane.devkit.policies.checking import Enforced, Keys, enforce, parse_keys
 from authplane.devkit.policies.policy_lint import lint_policies
 from authplane.devkit.strict_files import LARGEST, Text, parse_text
 from authplane.resources.documents import Finding
 from authplane.runtime.issuers.issuer_keys import fetch_keys
-from authplane.sources.runtime.read_folder import Folder, FolderError, shown
+from authplane.sources.runtime.read_folder import shown
 
 KeysOption: TypeAlias = Annotated[
     Path | None,
@@ -28,14 +30,9 @@ PrivateOption: TypeAlias = Annotated[
 ]
 
 
-def read_enforced(root: Path) -> Enforced:
-    """Read a folder and compile its policies; exit with an error if it cannot be read."""
-    try:
-        folder = Folder(root)
-        folder.scan()
-    except FolderError as error:
-        fail(str(error), status=2)
-    return enforce(folder.library.current())
+def read_enforced(place: Place) -> Enforced:
+    """Read a folder or a cluster and compile its policies; exit with an error if it cannot be read."""
+    return enforce(read_place(place))
 
 
 def read_text(path: Path, *, binary: str = "") -> Text:
@@ -68,7 +65,7 @@ def read_keys(enforced: Enforced, path: Path | None, *, fetch: bool, allow_priva
     return {**found, **fetched.keys}
 
 
-def warn_of_errors(sets: Iterable[Enforced], where: Path) -> None:
+def warn_of_errors(sets: Iterable[Enforced], where: Place) -> None:
     """Say on standard error that policies are invalid, which may explain a denial."""
     errors = {
         finding

@@ -46,7 +46,10 @@ class IngressSettings:
     """``ingress``."""
 
     class_names: tuple[Annotated[str, Length(1)], ...] = ()
-    """Which HTTPProxies are served. Default: those without an ingress class and those of ``contour``."""
+    """Which HTTPProxies are served.
+
+    Default: those without an ingress class and those of ``authplane``. In a folder, those of ``contour`` too.
+    """
 
     UPSTREAM: ClassVar = Upstream(silent=("statusAddress",))
 

@@ -51,7 +51,7 @@ class _Shelved:
 class ClusterObjects:
     """Takes the changes of a cluster and tells the library about them."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, *, classes: bool = True) -> None:
         self._library = library
         self._texts: dict[str, int] = {}
         """What is in the library, by file, as hashes: most changes of an object do not concern what we read of it."""
@@ -60,7 +60,7 @@ class ClusterObjects:
         """The files on the shelf that wait for a word."""
         self._words: dict[str, frozenset[str]] = {}
         self._uses: Counter[str] = Counter()
-        self._classes = Classes()
+        self._classes = Classes(gateways=classes)
         self._expected: set[str] = set()
         """Files of an earlier run of which nothing was heard yet."""
 

@@ -30,9 +30,13 @@ class _Classed:
 
 
 class Classes:
-    """Remembers the classes of objects and which of them are ours."""
+    """Remembers the classes of objects and which of them are ours.
 
-    def __init__(self) -> None:
+    Without ``gateways``, the classes of Gateways are unknown, and all of them count as ours.
+    """
+
+    def __init__(self, *, gateways: bool = True) -> None:
+        self._every_gateway = not gateways
         self._ingress = OURS
         self._gateway_classes: frozenset[str] = frozenset()
         self._objects: dict[str, dict[ObjectName, _Classed]] = {"HTTPProxy": {}, "Gateway": {}, "HTTPRoute": {}}
@@ -81,7 +85,9 @@ class Classes:
         """Tell whether an object is ours; a route is not if all its Gateways are of other classes."""
         found = self._objects[kind][name].of
         if isinstance(found, str):
-            return found in (self._ingress if kind == "HTTPProxy" else self._gateway_classes)
+            if kind == "HTTPProxy":
+                return found in self._ingress
+            return self._every_gateway or found in self._gateway_classes
         return not found or any(self._may_be_ours(gateway) for gateway in found)
 
     def _may_be_ours(self, gateway: ObjectName) -> bool:
@@ -93,6 +99,8 @@ class Classes:
 
 
 def _class_names(resources: Resources) -> Iterator[str]:
+    if resources.configuration is not None and resources.configuration.spec.contour is not None:
+        yield from resources.configuration.spec.contour.ingress.class_names
     if resources.contour_configuration is not None:
         yield from resources.contour_configuration.spec.ingress.class_names
     for file in resources.contour_files.values():

@@ -100,6 +100,8 @@ class Reflector:
         """Changes that a new list has shown so far: they count when it is complete."""
         self._complete = False
         self._failures = 0
+        self._relists = 0
+        """How often a list has begun anew since the last complete one."""
         self._not_before = 0.0
         self._refused_since: float | None = None
         self._open = False
@@ -278,7 +280,7 @@ class Reflector:
         held, self._held, self._seen = tuple(self._held.values()), {}, set()
         self._resource_version = resource_version
         self._phase, self._complete, self.standing = _Phase.WATCH, True, Listed()
-        self._failures, self._missing, self._refused_since, self.trouble = 0, 0, None, ""
+        self._failures, self._relists, self._missing, self._refused_since, self.trouble = 0, 0, 0, None, ""
         return held
 
     def _relist(self, now: float, draw: float) -> Changes:
@@ -286,9 +288,9 @@ class Reflector:
         if self._phase is _Phase.LIST and self._continue:
             self._page = self._page * 4 if self._page < 16 * PAGE else 0
         self._phase = self._first_phase()
-        self._failures += 1
+        self._relists += 1
         # The first time at once: what has changed meanwhile is unknown.
-        self._not_before = now + (backoff_delay(self._failures - 1, draw, LONGEST_PAUSE) if self._failures > 1 else 0)
+        self._not_before = now + (backoff_delay(self._relists - 1, draw, LONGEST_PAUSE) if self._relists > 1 else 0)
         return ()
 
     def _forbidden(self, now: float, draw: float) -> Changes:

@@ -22,6 +22,7 @@ from authplane.resources.loaded_resources import Loaded
 from authplane.runtime.background import beside
 from authplane.runtime.child_processes import owned_tasks, place_of
 from authplane.runtime.kubernetes.api_client import ApiClient
+from authplane.runtime.run_until_stopped import first_of
 from authplane.sources.document_versions import Library
 from authplane.sources.kubernetes.api_kinds import SELECTED, UNUSABLE_SECRETS, ApiKind, api_kinds
 from authplane.sources.kubernetes.cluster_objects import SHELVED, ClusterObjects
@@ -46,9 +47,20 @@ _TELL: Final = 1.0
 _KEEP_AGAIN: Final = 60.0
 """After so many seconds versions are written again, if the disk did not take them."""
 _AFTER_A_FAULT: Final = 5.0
+_UNREACHABLE: Final = 8.0
+"""Seconds after which an API server that has answered nothing is not waited for by commands that end."""
 
 Observe: TypeAlias = Callable[[Ref, str, Mapping[str, Any] | None], None]
 """Takes an object with its path, whole as the API server has it; None if it is gone."""
+
+
+POLICY_KINDS: Final = frozenset(
+    {
+        *("Service", "Secret", "ConfigMap", "EndpointSlice", "Gateway", "ReferenceGrant", "BackendTLSPolicy"),
+        *("AccessPolicy", "XAccessPolicy", "Backend", "XBackend", "AuthplaneConfiguration"),
+    }
+)
+"""The kinds by which a policy server decides."""
 
 
 class ClusterError(Exception):
@@ -63,6 +75,14 @@ class ClusterPart:
     """Without any, all."""
     selector: str = ""
     """Labels of the HTTPProxies, Gateways and routes that are read."""
+    kinds: frozenset[str] | None = None
+    """None for all."""
+
+    def followed(self) -> Iterator[tuple[ApiKind, Scope]]:
+        """Return the kinds that are read, each in its scopes."""
+        for kind in (GATEWAY_CLASSES, *api_kinds()):
+            if self.kinds is None or kind.kind in self.kinds:
+                yield from ((kind, scope) for scope in self.scopes(kind))
 
     def scopes(self, kind: ApiKind) -> Iterator[Scope]:
         """Return the scopes in which a kind is followed."""
@@ -91,12 +111,11 @@ class ClusterSource:
         self._last_good = None if state_dir is None else LastGood(state_dir, self.root)
         self._kept, self._keep_at = False, 0.0
         self._withheld: frozenset[Withheld] = frozenset()
-        self.library: Final = Library(self._demand, object_source)
-        self._objects = ClusterObjects(self.library)
+        self.library: Final = Library(self._demand, object_source, at_once=False)
+        # Who does not read classes serves no Gateways, and needs all of them as targets of policies.
+        self._objects = ClusterObjects(self.library, classes=part.kinds is None or GATEWAY_CLASSES.kind in part.kinds)
         self._recent = RecentChanges(loosen_after)
-        self._reflectors = [
-            Reflector(kind, scope) for kind in (GATEWAY_CLASSES, *api_kinds()) for scope in part.scopes(kind)
-        ]
+        self._reflectors = [Reflector(kind, scope) for kind, scope in part.followed()]
         self._standings: dict[Reflector, Standing] = {each: each.standing for each in self._reflectors}
         self._troubles: dict[Reflector, str] = {}
         self._news = asyncio.Event()
@@ -136,6 +155,10 @@ class ClusterSource:
                 if self._settle():
                     yield began
                 await self.keep()
+
+    def anything(self) -> bool:
+        """Tell whether the API server has answered about any kind."""
+        return any(not isinstance(each.standing, Pending) for each in self._reflectors)
 
     def troubles(self) -> Collection[str]:
         """Say what keeps kinds from being read at the moment."""
@@ -249,7 +272,32 @@ class ClusterSource:
         return changed
 
     def _due(self) -> float | None:
-        return self._recent.due(each.file for each in self.library.settled.held)
+        return self._recent.due(each.file for each in self.library.current().held)
+
+
+async def read_once(client: ApiClient, part: ClusterPart, limit: float = 120.0) -> Loaded:
+    """Return what is in a cluster now; raises `ClusterError` if the API server does not answer soon."""
+    source = ClusterSource(client, part)
+    loaded: Loaded | None = None
+
+    async def read() -> None:
+        nonlocal loaded
+        async with source.reading(lambda _done, _of: None):
+            loaded = source.library.current()
+
+    async def give_up() -> None:
+        await asyncio.sleep(_UNREACHABLE)
+        if not source.anything():
+            return
+        await asyncio.sleep(limit)
+
+    await first_of(read, give_up)
+    if loaded is None:
+        troubles = sorted(source.troubles())
+        raise ClusterError(
+            troubles[0] if troubles else f"The API server did not send all objects within {limit:g} s. Check its load."
+        )
+    return loaded
 
 
 def root_of(server: str, part: ClusterPart) -> Path:

@@ -1,8 +1,7 @@
-"""The policies of a folder as a backend: read, compiled and kept up to date, with the keys of their issuers."""
+"""The policies of a folder or a cluster as a backend, kept up to date, with the keys of their issuers."""
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import structlog
@@ -11,6 +10,8 @@ from authplane.authserver.backends.access_policies import AccessPolicies
 from authplane.authserver.backends.runtime.cel_watch import WatchedExpressions
 from authplane.authserver.backends.runtime.external_endpoints import asked_endpoints
 from authplane.authserver.backends.runtime.external_services import ExternalServices, external_services
+from authplane.authserver.backends.runtime.policy_documents import opened_documents
+from authplane.authserver.backends.runtime.token_reviewer import ApiTokenReviewer
 from authplane.authserver.plan.server_plan import PolicyPlan
 from authplane.authserver.records.runtime.metrics import Metrics, ReloadMetrics
 from authplane.authserver.records.runtime.verdict_metrics import AccessMetrics, VerdictCounts
@@ -33,9 +34,7 @@ from authplane.runtime.background import beside
 from authplane.runtime.child_processes import owned_tasks, place_of
 from authplane.runtime.clock import stopwatch
 from authplane.runtime.issuers.issuers import IssuerOptions, Issuers, follow_issuers
-from authplane.sources.runtime.last_good_store import LastGood
-from authplane.sources.runtime.read_folder import Folder
-from authplane.sources.runtime.watch import rebuilds
+from authplane.sources.runtime.document_source import DocumentSource
 
 __all__ = ["NOWHERE", "KeptPolicies", "keep_policies", "unnamed_target"]
 
@@ -175,28 +174,27 @@ async def keep_policies(  # noqa: PLR0913 (most have a default)
     quiet: bool = False,
     schedule: Schedule | None = None,
 ) -> AsyncGenerator[KeptPolicies]:
-    """Keep the policies of a folder in force while the block runs; raises `FolderError` if there is no folder.
+    """Keep the policies of a folder or a cluster in force while the block runs.
 
-    ``reviewer`` sends TokenReviews to a cluster; without one, no token is reviewed. With ``quiet``, the caller reports
-    the folder's problems itself. ``schedule`` sets when issuer keys are fetched.
+    Raises `FolderError` if there is no folder, and `CredentialsError` if there is no cluster. ``reviewer`` sends
+    TokenReviews to a cluster; without one, the cluster that is read reviews tokens. With ``quiet``, the caller reports
+    the problems of documents itself. ``schedule`` sets when issuer keys are fetched.
     """
-    root = Path(plan.folder)
-    kept_versions = LastGood(Path(plan.state_dir), root) if plan.state_dir else None
-    folder = Folder(root, loosen_after=plan.loosen_after, last_good=kept_versions)
-    folder.scan()
-    await folder.quiet()
     options = IssuerOptions(allow_private_networks=plan.allow_private_issuers, schedule=schedule or Schedule())
     reloads = metrics.reloads(name)
     async with AsyncExitStack() as stack:
+        source = await stack.enter_async_context(opened_documents(plan))
+        if source.client is not None and reviewer is None:
+            reviewer = ApiTokenReviewer(source.client)
         issuers = await stack.enter_async_context(follow_issuers((), options))
         services = await stack.enter_async_context(external_services())
         kept = KeptPolicies(plan, Others(issuers, services, reviewer), quiet=quiet)
-        await kept.rebuild(folder.library.current())
+        await kept.rebuild(source.documents.library.current())
         metrics.cache(name, kept.tokens)
         metrics.include(AccessMetrics(name, kept.counts, issuers, kept.targets))
         tasks = await stack.enter_async_context(owned_tasks())
         running = [
-            tasks.create_task(_follow(kept, folder, reloads, poll=plan.poll)),
+            tasks.create_task(_follow(kept, source.documents, reloads, poll=plan.poll)),
             tasks.create_task(kept.try_issuers()),
         ]
         try:
@@ -206,11 +204,11 @@ async def keep_policies(  # noqa: PLR0913 (most have a default)
                 task.cancel()
 
 
-async def _follow(kept: KeptPolicies, folder: Folder, reloads: ReloadMetrics, *, poll: bool) -> None:
+async def _follow(kept: KeptPolicies, documents: DocumentSource, reloads: ReloadMetrics, *, poll: bool) -> None:
     """Rebuild after each burst of changes, for ever."""
-    async for _ in rebuilds(folder, poll=poll):
+    async for _ in documents.changes(poll=poll):
         try:
-            await kept.rebuild(folder.library.current())
+            await kept.rebuild(documents.library.current())
         except Exception as error:  # noqa: BLE001 (a fault of ours must not end what serves)
             place = place_of(error)
             log.error("failed to compile policies; the last good version stays in force", error=place)  # noqa: TRY400 (the message may quote a document)

@@ -11,8 +11,11 @@ from authplane.core.problems import Path
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour import CLASS_ANNOTATIONS, HTTPProxy
 
-_DEFAULT: Final = frozenset({"", "contour"})
-"""Contour without configured class names serves objects without a class, and those of its own name."""
+_DEFAULT: Final = frozenset({"", "authplane", "contour"})
+"""As Contour without configured class names: objects without a class, and those of our name or of Contour's.
+
+In a cluster, where Contour may be beside us, the objects of its class are left out before.
+"""
 
 
 def leave_to_others(resources: Resources, settings: Settings, reports: Reports) -> Resources:
@@ -41,5 +44,5 @@ def _where(proxy: HTTPProxy) -> Path:
 def _words(given: str, settings: Settings) -> str:
     whose = f'HTTPProxies of ingress class "{given}"' if given else "HTTPProxies without an ingress class"
     names = ", ".join(f'"{each}"' for each in sorted(settings.ingress_classes))
-    ours = f"HTTPProxies of {names}" if names else 'HTTPProxies without a class and those of "contour"'
+    ours = f"HTTPProxies of {names}" if names else 'HTTPProxies without a class and those of "authplane" or "contour"'
     return f"This gateway does not serve {whose}. It serves only {ours}. Change the class or ingress.classNames."
