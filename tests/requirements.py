@@ -672,6 +672,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "KI-2": "The plain manifests are the chart with its default values",
     "KI-3": "A part may do exactly what its code does; the API server refuses the rest",
     "KI-4": "Pods satisfy the restricted Pod security standard and have a read-only root file system",
+    "KI-5": "The parts work together with the command lines, certificates and accounts of the manifests",
     "KI-6": "Certificates of the parts are created, kept, and renewed when they end soon or do not fit",
     "KI-7": "Envoy uses renewed certificates for the control plane without a restart",
     "KI-8": "The steps of the Containerfile give a working installation",
