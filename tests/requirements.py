@@ -658,6 +658,8 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "KU-22": "A replica never compares the clock of another; a Lease ends when no change was seen for its duration",
     "KU-23": "At most one replica leads, whatever is delayed, lost or stopped",
     "KU-24": "The leader adds up what the proxies of all replicas accepted; a replica whose Lease ended does not count",
+    "KU-25": "Another replica writes statuses within 15 s of the leader's end, and at once if the leader stepped down",
+    "KU-26": "A leader that was suspended writes no status after its Lease ended",
     # KC: the definitions of our kinds in a cluster, and the examination of a cluster
     "KC-1": "crds prints definitions with structural schemas that a real API server establishes",
     "KC-2": "The API server refuses each field that the reader refuses, and names it",

@@ -10,14 +10,13 @@ import grpc.aio
 from envoy.config.core.v3.base_pb2 import BuildVersion, Node
 from envoy.service.discovery.v3.discovery_pb2 import DiscoveryRequest, DiscoveryResponse
 from envoy.type.v3.semantic_version_pb2 import SemanticVersion
-from tests.support.kubernetes.api_clients import api_client
-from tests.support.kubernetes.local_cluster import Cluster
 
 from authplane.controlplane.publishing.runtime.publish_statuses import StatusPublisher
 from authplane.controlplane.serving.runtime.ads import SERVICE
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Rebuilt, Told
 from authplane.controlplane.status.kubernetes.stored_objects import StoredObjects
 from authplane.core.names import Ref
+from authplane.runtime.kubernetes.api_client import ApiClient
 from authplane.runtime.run_until_stopped import first_of
 from authplane.runtime.servers.listen import UnixAddress
 from authplane.sources.runtime.read_cluster import ClusterPart, ClusterSource
@@ -25,9 +24,9 @@ from authplane.xds.server.served_types import TypeUrl
 
 
 @asynccontextmanager
-async def control_plane(cluster: Cluster, namespace: str, socket: Path) -> AsyncGenerator[Control]:
+async def control_plane(connection: ApiClient, namespace: str, socket: Path) -> AsyncGenerator[Control]:
     """Run a control plane for the objects of a namespace, which also has its Leases."""
-    async with api_client(cluster) as client:
+    async with connection as client:
         objects = StoredObjects()
 
         def observe(ref: Ref, path: str, body: Mapping[str, Any] | None) -> None:

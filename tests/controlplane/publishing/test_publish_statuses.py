@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.controlplane.publishing.cluster_lab import accepting_proxy, conditions, control_plane
 from tests.support.eventually import eventually
+from tests.support.kubernetes.api_clients import api_client
 from tests.support.kubernetes.api_objects import Object
 from tests.support.kubernetes.local_cluster import Cluster
 
@@ -49,7 +50,7 @@ async def test_a_change_is_told_and_an_idle_control_plane_writes_nothing(
     web, bad = proxy(namespace, "web"), proxy(namespace, "bad", service="absent")
     for each in (web, bad):
         objects.create(each)
-    async with control_plane(upstream_crds, namespace, tmp_path / "xds.sock") as plane:
+    async with control_plane(api_client(upstream_crds), namespace, tmp_path / "xds.sock") as plane:
 
         async def told() -> bool:
             return [conditions(objects.read(each)).get("Valid") for each in (web, bad)] == ["True", "False"]
@@ -87,8 +88,8 @@ async def test_the_leader_adds_up_what_the_proxies_of_all_replicas_accepted(
         return asyncio.get_running_loop().time() - since
 
     async with (
-        control_plane(upstream_crds, namespace, sockets[0]) as first,
-        control_plane(upstream_crds, namespace, sockets[1]) as second,
+        control_plane(api_client(upstream_crds), namespace, sockets[0]) as first,
+        control_plane(api_client(upstream_crds), namespace, sockets[1]) as second,
     ):
         planes = [first, second]
 
