@@ -115,6 +115,17 @@ def test_a_server_without_streaming_lists_gets_pages_and_is_not_asked_again() ->
     assert reflector.step(0, 0) == FetchPage(path=PATH, query={"limit": "500"})
 
 
+def test_a_streaming_list_that_does_not_end_is_replaced_by_pages() -> None:
+    reflector = Reflector(THINGS)
+    reflector.step(0, 0)
+    reflector.opened(0)
+    assert reflector.listing
+    reflector.line(_event("ADDED", "one", "3"), 0, 0)
+    reflector.stalled()
+    assert (reflector.listing, reflector.watching) == (False, False)
+    assert reflector.step(0, 0) == FetchPage(path=PATH, query={"limit": "500"})
+
+
 def test_after_410_a_new_list_shows_what_was_deleted_all_at_once() -> None:
     reflector = _listed("kept", "gone")
     assert isinstance(reflector.step(0, 0), OpenWatch)

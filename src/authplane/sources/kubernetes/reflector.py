@@ -117,6 +117,11 @@ class Reflector:
         return self.kind.versions[self._version]
 
     @property
+    def listing(self) -> bool:
+        """Tell whether the open watch still has to send all objects."""
+        return self._open and self._phase is _Phase.STREAM
+
+    @property
     def watching(self) -> bool:
         """Tell whether more lines of the open watch are wanted."""
         return self._open
@@ -193,6 +198,12 @@ class Reflector:
         self._open = False
         if self._phase is _Phase.STREAM or not (self._heard or now - self._opened_at >= _AT_ONCE):
             return self.failed("The API server ended a watch at once. Check its log.", now, draw)
+        return ()
+
+    def stalled(self) -> Changes:
+        """Note that a streaming list does not end, as with a server that does not know them: pages do."""
+        self._open, self._streaming = False, False
+        self._phase = self._first_phase()
         return ()
 
     def failed(self, why: str, now: float, draw: float, *, too_large: bool = False) -> Changes:

@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from authplane.runtime.kubernetes.api_client import (
     ApiClient,
@@ -18,10 +18,11 @@ from authplane.sources.kubernetes.reflector_steps import Discover, FetchPage, Op
 
 Take: TypeAlias = Callable[[Reflector, Changes], None]
 """Takes changes of objects; none if only the standing of the reflector may have changed."""
+_PATIENCE: Final = 30.0
 
 
-async def follow_kind(reflector: Reflector, client: ApiClient, take: Take) -> None:
-    """Follow a kind until cancelled."""
+async def follow_kind(reflector: Reflector, client: ApiClient, take: Take, *, patience: float = _PATIENCE) -> None:
+    """Follow a kind until cancelled; a streaming list that is silent for so many seconds is given up."""
     clock = asyncio.get_running_loop().time
     while True:
         step = reflector.step(clock(), _draw())
@@ -31,7 +32,7 @@ async def follow_kind(reflector: Reflector, client: ApiClient, take: Take) -> No
             case Discover() | FetchPage():
                 take(reflector, await _fetch(reflector, client, step))
             case OpenWatch():
-                await _watch(reflector, client, step, take)
+                await _watch(reflector, client, step, take, patience)
             case _:
                 assert_never(step)
 
@@ -49,17 +50,23 @@ async def _fetch(reflector: Reflector, client: ApiClient, step: Discover | Fetch
     return _refused(reflector, response)
 
 
-async def _watch(reflector: Reflector, client: ApiClient, step: OpenWatch, take: Take) -> None:
+async def _watch(reflector: Reflector, client: ApiClient, step: OpenWatch, take: Take, patience: float) -> None:
     clock = asyncio.get_running_loop().time
     try:
         async with client.lines(step.path, query=step.query, silence=step.silence) as lines:
             reflector.opened(clock())
             take(reflector, ())
-            async for line in lines:
+            while True:
+                async with asyncio.timeout(patience if reflector.listing else None):
+                    line = await anext(lines, None)
+                if line is None:
+                    break
                 take(reflector, reflector.line(line, clock(), _draw()))
                 if not reflector.watching:
                     return
         take(reflector, reflector.ended(clock(), _draw()))
+    except TimeoutError:
+        take(reflector, reflector.stalled())
     except ApiStatusError as error:
         take(reflector, _refused(reflector, error.response))
     except ApiUnreachableError as error:
