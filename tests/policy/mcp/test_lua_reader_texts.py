@@ -161,7 +161,7 @@ FAULTS: Final = {
     b'if not high or high == "0000" then return nil end': b"if not high then return nil end",
     b"code < 32": b"code < 9",
     b'or find(text, "^%-?0%d", at)': b"",
-    b"if not at or skip_blanks(at) ~= #body + 1 then return nil end": b"if not at then return nil end",
+    b"return at and skip_blanks(at) == #whole + 1": b"return at",
 }
 
 
