@@ -374,14 +374,14 @@ WRONG: Final[dict[str, tuple[str, list[str]]]] = {
         REVIEWED,
         [
             "spec.issuers[0].serviceAccounts.verification: No Kubernetes API server is available to review "
-            "tokens. Use 'Keys', which does not detect revoked tokens. [FieldInvalid]"
+            "tokens. Use --kubernetes, or 'Keys', which does not detect revoked tokens. [FieldInvalid]"
         ],
     ),
     "a review for too long": (
         REVIEWED.replace("audiences: [shop]", "audiences: [shop], reviewLifetime: 61s"),
         [
             "spec.issuers[0].serviceAccounts.verification: No Kubernetes API server is available to review "
-            "tokens. Use 'Keys', which does not detect revoked tokens. [FieldInvalid]",
+            "tokens. Use --kubernetes, or 'Keys', which does not detect revoked tokens. [FieldInvalid]",
             "spec.issuers[0].serviceAccounts.reviewLifetime: '61s' is not a duration of at most 60s. Use a value such "
             "as '30s'. [FieldInvalid]",
         ],
@@ -401,9 +401,9 @@ WRONG: Final[dict[str, tuple[str, list[str]]]] = {
                 "one of them. [Conflicted]"
             ),
             "spec.issuers[0].serviceAccounts.verification: No Kubernetes API server is available to review "
-            "tokens. Use 'Keys', which does not detect revoked tokens. [FieldInvalid]",
+            "tokens. Use --kubernetes, or 'Keys', which does not detect revoked tokens. [FieldInvalid]",
             "spec.issuers[1].serviceAccounts.verification: No Kubernetes API server is available to review "
-            "tokens. Use 'Keys', which does not detect revoked tokens. [FieldInvalid]",
+            "tokens. Use --kubernetes, or 'Keys', which does not detect revoked tokens. [FieldInvalid]",
         ],
     ),
 }

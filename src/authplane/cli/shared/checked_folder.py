@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from authplane.cli.shared.cluster_options import Place
-from authplane.cli.shared.read_place import read_place
+from authplane.cli.shared.read_place import options_at, read_place
 from authplane.controlplane.graph.build import build_graph
 from authplane.controlplane.status.findings import build_findings
 from authplane.policy.compile.compile_policies import PolicyCompiler
@@ -23,7 +23,7 @@ class Checked(NamedTuple):
 def check_folder(place: Place) -> Checked:
     """Read a folder or a cluster and find every problem; exit with an error if it cannot be read."""
     loaded = read_place(place)
-    compiled = PolicyCompiler().compile(loaded.resources)
+    compiled = PolicyCompiler(options_at(place)).compile(loaded.resources)
     built = build_graph(loaded.resources, policies=compiled.policies)
     findings = (*build_findings(loaded, built, compiled), *_of_passwords(loaded))
     return Checked(loaded, tuple(sorted(findings, key=lambda each: each.place)))

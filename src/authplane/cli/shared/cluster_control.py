@@ -14,6 +14,7 @@ from authplane.controlplane.serving.runtime.control_plane import Control, Contro
 from authplane.controlplane.status.kubernetes.stored_objects import StoredObjects
 from authplane.core.names import Ref
 from authplane.core.values import dataclass
+from authplane.policy.rules.access_settings import Options
 from authplane.runtime.kubernetes.api_client import ApiClient
 from authplane.runtime.kubernetes.api_credentials import Credentials
 from authplane.runtime.run_until_stopped import Program, Stop, first_of
@@ -50,7 +51,7 @@ def control_program(given: ClusterControl, settings: ControlSettings, admin: Adm
                 state_dir=given.state_dir,
                 observe=publishing.observe,
             )
-            plane = Control(source, publishing.tell)
+            plane = Control(source, publishing.tell, options=Options(token_reviews=True))
             namespace = given.lease_namespace or credentials.namespace
             publisher = StatusPublisher(plane, client, publishing.objects, namespace)
             publishing.publisher = publisher

@@ -10,7 +10,7 @@ from authplane.cli.shared.cluster_options import Place
 from authplane.cli.shared.console import err
 from authplane.cli.shared.output import count, fail, print_finding
 from authplane.cli.shared.parameters import Option
-from authplane.cli.shared.read_place import read_place
+from authplane.cli.shared.read_place import options_at, read_place
 from authplane.core.problems import Severity
 from authplane.devkit.policies.checking import Enforced, Keys, enforce, parse_keys
 from authplane.devkit.policies.policy_lint import lint_policies
@@ -32,7 +32,7 @@ PrivateOption: TypeAlias = Annotated[
 
 def read_enforced(place: Place) -> Enforced:
     """Read a folder or a cluster and compile its policies; exit with an error if it cannot be read."""
-    return enforce(read_place(place))
+    return enforce(read_place(place), options_at(place))
 
 
 def read_text(path: Path, *, binary: str = "") -> Text:

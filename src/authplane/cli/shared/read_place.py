@@ -4,6 +4,7 @@ from pathlib import Path
 
 from authplane.cli.shared.cluster_options import Place
 from authplane.cli.shared.folder_argument import read_folder
+from authplane.policy.rules.access_settings import Options
 from authplane.resources.loaded_resources import Loaded
 
 
@@ -14,6 +15,11 @@ def read_place(place: Place) -> Loaded:
     from authplane.cli.shared.chosen_cluster import read_chosen  # noqa: PLC0415 (a folder needs no HTTP client)
 
     return read_chosen(place)
+
+
+def options_at(place: Place) -> Options:
+    """Return the options of policies there: the API server of a cluster reviews tokens."""
+    return Options(token_reviews=not isinstance(place, Path))
 
 
 def root_at(place: Place) -> Path:

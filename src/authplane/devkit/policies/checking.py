@@ -33,6 +33,7 @@ from authplane.policy.identity.tokens.keys import KeySet, parse_key_set
 from authplane.policy.identity.tokens.token_outcome import Reason, Refused
 from authplane.policy.identity.tokens.verify import NotReady, Trust
 from authplane.policy.identity.workload_identity.certificate_identity import Svid, parse_svid
+from authplane.policy.rules.access_settings import Options
 from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.policy.verdicts.effects import Ask, Effect, NoAnswer, Outcome
 from authplane.policy.verdicts.verdict import Shadowed, Verdict, VerdictFlow, Would
@@ -83,9 +84,9 @@ class Checked(NamedTuple):
     """Assumptions and missing inputs."""
 
 
-def enforce(loaded: Loaded) -> Enforced:
+def enforce(loaded: Loaded, options: Options | None = None) -> Enforced:
     """Compile documents, as the policy server does."""
-    compiled = compile_policies(loaded.resources)
+    compiled = compile_policies(loaded.resources, options)
     built = build_graph(loaded.resources, policies=compiled.policies)
     return Enforced(loaded=loaded, compiled=compiled, routed=routed_targets(built))
 

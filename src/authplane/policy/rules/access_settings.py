@@ -172,7 +172,9 @@ def _check_workloads(written: WrittenIssuer, options: Options, problems: Problem
         if accounts.verification == "TokenReview" and not options.token_reviews:
             with problems.at("verification"):
                 said = "No Kubernetes API server is available to review tokens."
-                problems.add("FieldInvalid", f"{said} Use 'Keys', which does not detect revoked tokens.")
+                problems.add(
+                    "FieldInvalid", f"{said} Use --kubernetes, or 'Keys', which does not detect revoked tokens."
+                )
         if _review_lifetime(accounts) is None:
             with problems.at("reviewLifetime"):
                 said = f"{accounts.review_lifetime!r} is not a duration of at most {LONGEST:g}s."
