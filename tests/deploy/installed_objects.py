@@ -48,7 +48,7 @@ def chart_objects(*options: str) -> list[Object]:
     except AbsentError as error:
         if "not built" not in str(error).lower():
             raise
-        pytest.skip(f"There is no Helm here. {error}")
+        pytest.skip(f"There is no test cluster here. {error}")
 
 
 def pod_templates(objects: list[Object]) -> Iterator[tuple[str, Mapping[str, Any]]]:

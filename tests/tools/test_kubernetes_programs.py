@@ -127,3 +127,22 @@ def test_versions_are_those_of_the_modules() -> None:
     staged = re.findall(r"^\t(k8s\.io/\S+) => \1 v0\.(\S+)$", module, re.MULTILINE)
     assert len(staged) > 25
     assert {version for _, version in staged} == {CLUSTER.version.removeprefix("v1.")}
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_without_a_cluster_its_tests_are_skipped_with_one_line(place: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/tools/test_local_cluster.py"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=START_LIMIT,
+    )
+    assert done.returncode == 0, done.stdout
+    [line] = [each for each in done.stdout.splitlines() if each.startswith("SKIPPED")]
+    assert line.endswith(
+        "There is no test cluster here. Not built: etcd, kube-apiserver, kubectl. Run make kubernetes."
+    )
+    assert "passed" not in done.stdout

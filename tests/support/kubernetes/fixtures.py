@@ -3,7 +3,7 @@
 A test that uses them is marked ``real``. It is skipped, with the reason, where the programs are not built.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +15,19 @@ from tools.kubernetes.built_programs import CLUSTER, AbsentError, find_programs
 from tools.kubernetes.upstream_crds import find_crds
 
 _NUMBERS: Final = count(1)
+_ABSENT: Final = "There is no test cluster here."
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Give all tests without a cluster one place, so that the summary says once why they are skipped."""
+    report = yield
+    match report.longrepr:
+        case (_, _, str(reason)) if _ABSENT in reason:
+            report.longrepr = (__file__, 1, reason)
+        case _:
+            pass
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +36,7 @@ def cluster_programs() -> Mapping[str, Path]:
     try:
         return find_programs(CLUSTER)
     except AbsentError as error:
-        pytest.skip(f"There is no test cluster here. {error}")
+        pytest.skip(f"{_ABSENT} {error}")
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +73,6 @@ def upstream_crds(cluster: Cluster) -> Cluster:
     try:
         files = [each for name in ("contour", "gateway-api", "agentic-networking") for each in find_crds(name)]
     except AbsentError as error:
-        pytest.skip(f"There are no upstream CRDs here. {error}")
+        pytest.skip(f"{_ABSENT} {error}")
     cluster.install_crds(files)
     return cluster
