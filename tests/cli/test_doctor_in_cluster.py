@@ -1,17 +1,19 @@
 """`authplane doctor --kubernetes`, on a real API server."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.support.certificates import authority, tls_secret
 from tests.support.kubernetes.local_cluster import Cluster
 from tests.support.ports import free_port
 
 from authplane.cli.main import build_app
 from authplane.controlplane.election.lease_record import lease_time
+from authplane.devkit.identities.throwaway_certificates import Leaf, issue
 
 pytestmark = pytest.mark.real
 
@@ -118,3 +120,27 @@ def test_wrong_options_are_usage_errors(options: tuple[str, ...], words: str, up
     result = CliRunner().invoke(build_app(), ["doctor", *options], env=environment)
     assert result.exit_code == 2
     assert words in result.stderr
+
+
+PROXY: Final = """
+apiVersion: projectcontour.io/v1
+kind: HTTPProxy
+metadata: {{name: web, namespace: {namespace}}}
+spec:
+  virtualhost: {{fqdn: web.example, tls: {{secretName: web}}}}
+  routes: [{{services: [{{name: missing, port: 80}}]}}]
+"""
+
+
+def test_errors_and_certificates_of_the_objects_are_findings(upstream_crds: Cluster, namespace: str) -> None:
+    past = datetime.now(UTC) - timedelta(days=10)
+    ended = issue(authority(), Leaf(name="web", dns=("web.example",)), now=past, lifetime=timedelta(days=1))
+    upstream_crds.objects.create_all(tls_secret("web", ended, namespace))
+    upstream_crds.objects.create_all(PROXY.format(namespace=namespace))
+    result = doctor(upstream_crds, "--namespaces", namespace)
+    (documents,) = rows(result, "documents")
+    assert (result.exit_code, documents["subject"], documents["outcome"]) == (1, "cluster", "finding")
+    assert "validate --kubernetes" in documents["remedy"]
+    (certificate,) = rows(result, "certificate")
+    assert (certificate["subject"], certificate["outcome"]) == (f"Secret/{namespace}/web tls.crt", "finding")
+    assert certificate["message"].startswith("The certificate expired on ")

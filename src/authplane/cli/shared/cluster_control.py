@@ -18,7 +18,9 @@ from authplane.policy.rules.access_settings import Options
 from authplane.runtime.kubernetes.api_client import ApiClient
 from authplane.runtime.kubernetes.api_credentials import Credentials
 from authplane.runtime.run_until_stopped import Program, Stop, first_of
+from authplane.sources.kubernetes.installed_kinds import InstalledKind
 from authplane.sources.runtime.read_cluster import ClusterSource
+from authplane.sources.runtime.read_schemas import follow_installed_kinds
 
 log: Final = structlog.stdlib.get_logger()
 
@@ -56,10 +58,18 @@ def control_program(given: ClusterControl, settings: ControlSettings, admin: Adm
             publisher = StatusPublisher(plane, client, publishing.objects, namespace)
             publishing.publisher = publisher
 
+            def installed(kinds: tuple[InstalledKind, ...]) -> None:
+                plane.installed = kinds
+                publisher.wake()
+
             async def serve() -> None:
                 async with plane.serve(settings) as bound:
                     log.info("control plane listening", address=str(bound), cluster=client.server)
-                    await first_of(lambda: plane.follow(settings), publisher.follow)
+                    await first_of(
+                        lambda: plane.follow(settings),
+                        publisher.follow,
+                        lambda: follow_installed_kinds(client, installed),
+                    )
 
             async with admin(plane):
                 log.info("reading the cluster", cluster=client.server)

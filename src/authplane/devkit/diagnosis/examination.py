@@ -49,6 +49,8 @@ class Examined:
     served: bool = False
     """Whether a control plane serves the folder now."""
     allow_private_issuers: bool = False
+    in_cluster: bool = False
+    """Whether the documents are the objects of a cluster."""
     clock: Callable[[], datetime] = now
 
 
@@ -60,10 +62,12 @@ def examine(examined: Examined, probes: Sequence[Probe]) -> tuple[Row, ...]:
 
     It must not be called where an event loop runs.
     """
-    return asyncio.run(_examine(examined, probes))
+    return asyncio.run(examine_all(examined, probes))
 
 
-async def _examine(examined: Examined, probes: Sequence[Probe]) -> tuple[Row, ...]:
+async def examine_all(examined: Examined, probes: Sequence[Probe]) -> tuple[Row, ...]:
+    """Run every probe at the same time; rows come in the order of the probes."""
+
     async def run(probe: Probe) -> Sequence[Row]:
         return await probe(examined)
 

@@ -34,13 +34,16 @@ async def probe_documents(examined: Examined) -> Sequence[Row]:
     severities = [each.problem.severity for each in examined.generation.findings]
     errors, warnings = severities.count(Severity.ERROR), severities.count(Severity.WARNING)
     remedy = "Run authplane validate to list them with file and line."
+    if examined.in_cluster:
+        remedy = "Run authplane validate --kubernetes to list them."
     if errors:
         outcome, message = Outcome.FINDING, f"The documents have {_counted(errors, 'error')}."
     elif warnings:
         outcome, message = Outcome.WARNING, f"The documents have {_counted(warnings, 'warning')}."
     else:
         outcome, message, remedy = Outcome.OK, "The documents have no errors and no warnings.", ""
-    return [Row(probe="documents", subject="folder", outcome=outcome, message=message, remedy=remedy)]
+    subject = "cluster" if examined.in_cluster else "folder"
+    return [Row(probe="documents", subject=subject, outcome=outcome, message=message, remedy=remedy)]
 
 
 def _counted(number: int, noun: str) -> str:
@@ -100,7 +103,7 @@ def _is_open(route: Route) -> bool:
             return False
 
 
-PROBES: Final[tuple[Probe, ...]] = (
+CLUSTER_PROBES: Final[tuple[Probe, ...]] = (
     probe_documents,
     probe_protection,
     probe_policy_server,
@@ -109,6 +112,7 @@ PROBES: Final[tuple[Probe, ...]] = (
     probe_external_services,
     probe_origins,
     probe_certificates,
-    probe_ports,
-    probe_envoy,
 )
+"""Those for the objects of a cluster: its Envoys run elsewhere."""
+
+PROBES: Final[tuple[Probe, ...]] = (*CLUSTER_PROBES, probe_ports, probe_envoy)

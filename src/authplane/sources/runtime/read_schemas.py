@@ -1,12 +1,22 @@
 """Reads the schemas that an API server publishes; every client with credentials may."""
 
+import asyncio
 import json
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
+
+import structlog
 
 from authplane.runtime.kubernetes.api_answers import answer_fault
 from authplane.runtime.kubernetes.api_client import ApiClient, ApiError
 from authplane.sources.kubernetes.installed_kinds import InstalledKind, group_versions, installed_kinds
+
+log: Final = structlog.stdlib.get_logger()
+
+_AGAIN: Final = 600.0
+"""Seconds until the schemas are read again: somebody may have installed newer ones."""
+_AFTER_A_FAULT: Final = 30.0
 
 
 class SchemasUnreadableError(ApiError):
@@ -18,6 +28,22 @@ async def read_installed_kinds(client: ApiClient) -> tuple[InstalledKind, ...]:
     index = await _read(client, "/openapi/v3")
     published = {(group, version): await _read(client, path) for group, version, path in group_versions(index)}
     return installed_kinds(published)
+
+
+async def follow_installed_kinds(client: ApiClient, tell: Callable[[tuple[InstalledKind, ...]], None]) -> None:
+    """Tell which kinds the cluster has, now and after each change, for ever."""
+    known: tuple[InstalledKind, ...] = ()
+    while True:
+        try:
+            found = await read_installed_kinds(client)
+        except ApiError as error:
+            log.warning("cannot read the schemas of the cluster; trying again", why=str(error))
+            await asyncio.sleep(_AFTER_A_FAULT)
+            continue
+        if found != known:
+            known = found
+            tell(found)
+        await asyncio.sleep(_AGAIN)
 
 
 async def _read(client: ApiClient, path: str) -> dict[str, Any]:
