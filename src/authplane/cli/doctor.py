@@ -1,5 +1,6 @@
 """`authplane doctor`."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Final
@@ -26,6 +27,7 @@ from authplane.devkit.diagnosis.cluster_permissions import Component
 from authplane.devkit.diagnosis.cluster_probes import account_user
 from authplane.devkit.diagnosis.examination import Examined, Outcome, Row, examine, row_record
 from authplane.devkit.diagnosis.probes import PROBES
+from authplane.runtime.log import set_up_log
 
 _HEAD: Final = ("PROBE", "SUBJECT", "OUTCOME", "MESSAGE")
 _COLOURS: Final = {
@@ -82,6 +84,7 @@ def doctor(
     if kubernetes:
         if folder is not None:
             fail("DIR and --kubernetes exclude each other. Remove one of them.", status=2)
+        set_up_log(level=logging.ERROR)
         login = choose_login(kubeconfig, context)
         accounts = {Component.CONTROL: control_account, Component.POLICY: policy_account}
         plan = ClusterPlan(
