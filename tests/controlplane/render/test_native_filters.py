@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from envoy.config.route.v3 import route_components_pb2 as routes_pb
+from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2 as jwt_pb2
 from envoy.extensions.filters.http.lua.v3 import lua_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb
@@ -213,6 +214,26 @@ def test_every_release_reads_messages_in_the_same_way() -> None:
         for manager in managers(render_graph(build().graph, release))
     }
     assert found == {True}
+
+
+def test_the_headers_of_tokens_are_kept_only_where_a_filter_looks_at_them() -> None:
+    rendered = render_graph(mixed("callers", "people").graph)
+    [manager] = managers(rendered)
+    named = {}
+    for place, changes in places(rendered, manager.rds.route_config_name):
+        chosen = jwt_pb2.PerRouteConfig()
+        if changes["authplane/tokens"].Unpack(chosen):
+            named[place.rpartition("/")[2]] = chosen.requirement_name
+    tokens = jwt_pb2.JwtAuthentication()
+    [extension] = rendered.extensions
+    assert extension.typed_config.Unpack(tokens)
+    kept = {}
+    for name, requirement in named.items():
+        provider = tokens.providers[tokens.requirement_map[requirement].requires_any.requirements[0].provider_name]
+        kept[name] = (provider.issuer, provider.payload_in_metadata, provider.header_in_metadata)
+    assert kept == {"callers": (ISSUER, ISSUER, ""), "people": (ISSUER, ISSUER, f"header {ISSUER}")}
+    # While a target changes from one to the other, its route names a requirement that is still there.
+    assert len(tokens.requirement_map) == 4
 
 
 def test_a_route_names_the_arguments_that_its_rules_read_and_whether_they_read_tokens() -> None:

@@ -23,6 +23,7 @@ from authplane.controlplane.render.native.native_enforcement import Placed
 from authplane.controlplane.render.native.rbac_policies import deny_everything, refuse_the_known
 from authplane.controlplane.render.native.request_classification import find_nothing, render_front
 from authplane.controlplane.render.native.shadow_rules import count_only
+from authplane.controlplane.render.native.token_filter import claims_only
 from authplane.core.envoy_releases import Release
 from authplane.core.values import dataclass
 from authplane.policy.mcp.mcp_answers import DenialFormat
@@ -131,7 +132,9 @@ def native_changes(natives: Natives, placed: Placed | None, requirement: str = "
     if placed.decide is not None:
         changes[DECIDE] = placed.decide
     if placed.providers:
-        changes[TOKENS] = pack(jwt_pb2.PerRouteConfig(requirement_name=requirement))
+        # The filter that looks for valid tokens needs their headers; the reader of messages does not.
+        chosen = requirement if placed.tokens else claims_only(requirement)
+        changes[TOKENS] = pack(jwt_pb2.PerRouteConfig(requirement_name=chosen))
     if placed.wants_tokens:
         del changes[REFUSE]
     if placed.reads_mcp and (placed.arguments or placed.providers):
