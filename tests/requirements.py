@@ -653,6 +653,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "KU-13": "Times of transitions survive a restart of the control plane",
     "KU-14": "An unanswered or reconnecting proxy changes no stored Programmed condition for 10 s",
     "KU-15": "A transition that a person must see is an Event; a repeated one is the same Event with a count",
+    "KU-16": "From a change to its status takes less than a second at the 99th percentile, with 1,500 HTTPProxies",
     "KU-20": "Without a Lease, a replica creates one and leads",
     "KU-21": "A leader that cannot renew stops writing before its Lease ends, by its own monotonic clock",
     "KU-22": "A replica never compares the clock of another; a Lease ends when no change was seen for its duration",
