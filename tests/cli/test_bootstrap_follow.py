@@ -99,7 +99,7 @@ def test_the_files_lead_to_keys_and_contain_none(tmp_path: Path) -> None:
 
 
 WRONG: Final = {
-    "no files": (["--follow-tls=/tmp"], "There are no TLS files to follow."),
+    "no files": (["--follow-tls=/tmp"], "--follow-tls needs TLS files."),
     "no folder": (["--follow-tls=/nowhere"], "Cannot write /nowhere/control-certificate.json: No such file"),
 }
 

@@ -349,7 +349,7 @@ def test_a_policy_with_a_mistake_denies_and_is_counted(folder: Path) -> None:
         0,
         "deny 403  AccessPolicy/default/p: policy_unusable:InvalidCEL",
     )
-    assert f"Run authplane lint {folder}" in result.stderr
+    assert f"Run 'authplane lint {folder}'" in result.stderr
 
 
 def test_explanations_hide_secrets_and_control_characters(folder: Path) -> None:

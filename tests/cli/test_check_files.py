@@ -80,8 +80,7 @@ def test_every_mistake_of_a_file_is_named_at_once(folder: Path) -> None:
         asked("{spiffe: spiffe://a/b}", more=", time: '0001-01-01T00:00:00Z'"): "The value is not a time with a zone",
         asked("{token: {}}"): "Use a JWT as a string, or use 'issuer' and 'claims'",
         asked("{token: {jwt: a, claims: {}}}"): "it contains its claims",
-        "{target: {kind: Gateway, name: a, gateway: {name: b}}}": "A Gateway is not behind another Gateway. Remove"
-        " 'gateway'.",
+        "{target: {kind: Gateway, name: a, gateway: {name: b}}}": "The target is a Gateway itself. Remove 'gateway'.",
     }.items(),
 )
 def test_what_cannot_be_understood_is_not_judged(text: str, words: str, folder: Path) -> None:

@@ -79,7 +79,7 @@ async def test_without_a_control_plane_the_address_is_named_as_the_default(tmp_p
     (found,) = rows(await diagnose(tmp_path, BACKEND, policy(rule())))
     assert found["subject"] == "127.0.0.1:9443"
     assert found["message"].endswith("This is the default address, because spec.policyServer is not set.")
-    assert found["outcome"] == "ok" or "Start authplane run" in found["remedy"]
+    assert found["outcome"] == "ok" or "Start 'authplane run'" in found["remedy"]
 
 
 async def test_what_authplane_run_decides_by_is_tried_not_what_the_folder_names(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_what_authplane_run_decides_by_is_tried_not_what_the_folder_names(
     assert (silent["subject"], silent["outcome"], silent["remedy"]) == (
         "authplane run",
         "finding",
-        "Restart authplane run.",
+        "Restart 'authplane run'.",
     )
 
 
@@ -110,7 +110,7 @@ async def test_the_table_has_a_remedy_below_each_finding(tmp_path: Path) -> None
     lines = result.stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith(f"policy-server  {UNUSED}"))
     assert "Connection refused" in lines[at]
-    assert lines[at + 1].startswith("    Fix: Start authplane authserver policy at this address")
+    assert lines[at + 1].startswith("    Fix: Start 'authplane authserver policy' at this address")
 
 
 async def test_every_backend_that_no_policy_protects_is_named(tmp_path: Path) -> None:
@@ -132,7 +132,8 @@ async def test_every_backend_that_no_policy_protects_is_named(tmp_path: Path) ->
             "Backend/default/bare",
             "finding",
             "No policy protects this target, so authplane denies every request.",
-            "Add an AccessPolicy that names it, or set unprotectedBackends: Allow.",
+            "Add an AccessPolicy that names it, or set spec.unprotectedBackends of the AuthplaneConfiguration to"
+            " Allow.",
         )
     ]
     assert await found(configuration(UNUSED)) == []
@@ -187,8 +188,8 @@ async def test_an_issuer_on_this_machine_gets_the_remedy_for_the_development_iss
         result = await diagnose(folder, BACKEND, policy(rule(source)), named)
         return next(str(row["remedy"]) for row in json.loads(result.stdout) if row["probe"] == "issuer")
 
-    start = "in the directory where you ran authplane init. Otherwise, "
-    assert f"start authplane run or authplane dev issuer {start}" in await remedy()
+    start = "in the directory where you ran 'authplane init'. Otherwise, "
+    assert f"start 'authplane run' or 'authplane dev issuer' {start}" in await remedy()
     plan = IssuerPlan(folder=tmp_path / "dev", address=TcpAddress(host="127.0.0.1", port=port))
     async with serve_issuer(plan, datetime.now(UTC)):
-        assert f"stop the process that listens at its address, and start authplane run {start}" in await remedy()
+        assert f"stop the process that listens at its address, and start 'authplane run' {start}" in await remedy()

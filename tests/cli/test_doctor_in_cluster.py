@@ -110,7 +110,7 @@ def test_an_api_server_that_does_not_answer_is_the_only_finding(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((".", "--kubernetes"), "DIR and --kubernetes exclude each other."),
+        ((".", "--kubernetes"), "You cannot combine DIR and --kubernetes."),
         (("--kubernetes", "--control-account", "control"), '"control" is not a ServiceAccount.'),
         (("--kubernetes", "--kubeconfig", "/nowhere"), "/nowhere does not exist."),
     ],

@@ -266,7 +266,7 @@ def test_people_are_told_what_to_change_and_that_there_are_errors(tmp_path: Path
     assert "    to make more rules native: set authplane.dev/placement: Auto on Backend/default/shop\n" in (
         result.stdout
     )
-    assert result.stderr == "The folder has 1 error, 0 warnings. Run authplane validate to list them.\n"
+    assert result.stderr == "The folder has 1 error, 0 warnings. Run 'authplane validate' to list them.\n"
 
 
 def test_an_empty_folder_has_nothing_to_explain(tmp_path: Path) -> None:

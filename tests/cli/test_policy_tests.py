@@ -151,7 +151,7 @@ def test_policies_with_errors_deny_and_that_is_said(folder: Path) -> None:
     assert (result.exit_code, "policy_unusable" in result.stdout) == (1, True)
     assert result.stderr == (
         "The policies have 2 errors. Invalid policies deny all requests to their targets."
-        " Run authplane lint shop to list the errors.\n"
+        " Run 'authplane lint shop' to list the errors.\n"
     )
 
 

@@ -166,7 +166,7 @@ async def test_only_the_programs_that_the_folder_refers_to_are_started(run: Run)
             path.write_text(text, encoding="utf-8")
             await run.says(
                 f"A resource now uses the echo origin on 127.0.0.1:{run.echo}, which is not running."
-                " Restart authplane run to start the echo origin."
+                " Restart 'authplane run' to start the echo origin."
             )
 
 
@@ -259,4 +259,4 @@ async def test_a_folder_that_trusts_another_development_issuer_is_not_served(run
     async with serve_issuer(foreign, now()), run.started(*option):
         assert await run.ends() == 1
     assert f"Cannot use the development issuer on 127.0.0.1:{port}: process {os.getpid()}" in run.errors[-1]
-    assert run.errors[-1].endswith("Stop the process, then start authplane run again.")
+    assert run.errors[-1].endswith("Stop the process, then run 'authplane run' again.")

@@ -70,8 +70,8 @@ def bootstrap(
         Option(
             metavar="DIR",
             help=(
-                "Existing folder, in which the command writes two files that lead Envoy to the TLS files. Envoy then"
-                " notices renewed TLS files. Default: Envoy reads the TLS files once."
+                "Existing folder. The command writes two files with the paths of the TLS files to it. Envoy then reads"
+                " the TLS files again after their renewal. Default: Envoy reads the TLS files once."
             ),
         ),
     ] = "",
@@ -126,7 +126,7 @@ def bootstrap(
 def _write_secrets(tls: ClientFiles) -> None:
     """Write the files that lead Envoy to the TLS files."""
     if not tls.certificate:
-        fail("There are no TLS files to follow. Set --tls-ca-path, --tls-cert-path and --tls-key-path.", status=2)
+        fail("--follow-tls needs TLS files. Set --tls-ca-path, --tls-cert-path and --tls-key-path.", status=2)
     for name, message in secret_files(tls).items():
         path = Path(tls.followed_from) / name
         try:
@@ -164,7 +164,7 @@ def _require_name(node: str, names: Mapping[NodeName, frozenset[str]], certifica
     if name in names[NodeName.CN]:
         print_line(
             f"authplane: The node id is the common name in {certificate}, but not a DNS name or a URI."
-            " Start authplane control with --node-name cn.",
+            " Start 'authplane control' with --node-name cn.",
             to_stderr=True,
         )
         return

@@ -46,7 +46,7 @@ def compile_folder(
 ) -> None:
     """Compile a folder of resources and show the configuration for Envoy and gRPC servers.
 
-    authplane leaves out invalid resources, as a running gateway does. Run authplane validate to list their problems.
+    authplane leaves out invalid resources, as a running gateway does. Run 'authplane validate' to list their problems.
 
     Example: authplane compile ./gateway -o json
 
@@ -71,7 +71,7 @@ def compile_folder(
 def _warn(generation: Generation) -> None:
     findings = generation.findings
     if findings:
-        err.print(f"[yellow]The folder has {findings_summary(findings)}.[/] Run authplane validate to list them.")
+        err.print(f"[yellow]The folder has {findings_summary(findings)}.[/] Run 'authplane validate' to list them.")
 
 
 def _summary(graph: graph_model.Graph) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _summary(graph: graph_model.Graph) -> Iterator[str]:
     if not (graph.ports or graph.grpc_servers):
         yield (
             "The folder has no virtual host and no gRPC server that authplane can serve. Add an"
-            " HTTPProxy, a Gateway or a Backend, or run authplane validate to list errors."
+            " HTTPProxy, a Gateway or a Backend, or run 'authplane validate' to list errors."
         )
 
 

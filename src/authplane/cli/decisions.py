@@ -27,7 +27,7 @@ _EFFECTS: Final = {
 
 FolderArgument: TypeAlias = Annotated[
     Path | None,
-    Argument(metavar="[DIR]", help="Folder that authplane run serves. authplane reads the counts of this gateway."),
+    Argument(metavar="[DIR]", help="Folder that 'authplane run' serves. The command reads the counts of this gateway."),
 ]
 EnvoyOption: TypeAlias = Annotated[
     list[str] | None,

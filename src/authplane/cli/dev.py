@@ -191,7 +191,8 @@ def spiffe(
 @command(dev, "tls")
 def tls(
     names: Annotated[
-        list[str], Argument(metavar="NAME...", help="One or more DNS names or IP addresses of machines or hosts.")
+        list[str],
+        Argument(metavar="NAME...", help="One or more DNS names or IP addresses. Each gets its own certificate."),
     ],
     expires: Annotated[
         str, Option("--expires", metavar="DURATION", help="Certificate lifetime, at most 2160h.")
@@ -203,7 +204,7 @@ def tls(
             metavar="FILE",
             help=(
                 "YAML file to write. It contains a Secret with the certificate of each name, and the Secret"
-                " workloads-ca with the CA of authplane dev spiffe."
+                " workloads-ca with the CA of 'authplane dev spiffe'."
             ),
         ),
     ] = None,

@@ -50,14 +50,14 @@ def doctor(
     control_account: Annotated[
         str,
         Option(
-            help="ServiceAccount of the control plane, whose permissions to check. Default: those of the current user.",
+            help="ServiceAccount of the control plane. doctor checks its permissions. Default: the current user.",
             metavar="NAMESPACE/NAME",
         ),
     ] = "",
     policy_account: Annotated[
         str,
         Option(
-            help="ServiceAccount of the policy server, whose permissions to check. Default: those of the current user.",
+            help="ServiceAccount of the policy server. doctor checks its permissions. Default: the current user.",
             metavar="NAMESPACE/NAME",
         ),
     ] = "",
@@ -83,7 +83,7 @@ def doctor(
     """
     if kubernetes:
         if folder is not None:
-            fail("DIR and --kubernetes exclude each other. Remove one of them.", status=2)
+            fail("You cannot combine DIR and --kubernetes. Remove one of them.", status=2)
         set_up_log(level=logging.ERROR)
         login = choose_login(kubeconfig, context)
         accounts = {Component.CONTROL: control_account, Component.POLICY: policy_account}

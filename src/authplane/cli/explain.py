@@ -54,7 +54,7 @@ def explain_placement(
             out.print(line)
     if generation.findings:
         err.print(
-            f"[yellow]The folder has {findings_summary(generation.findings)}.[/] Run authplane validate to list them."
+            f"[yellow]The folder has {findings_summary(generation.findings)}.[/] Run 'authplane validate' to list them."
         )
 
 

@@ -564,7 +564,9 @@ async def test_without_trusted_certificates_no_service_is_called(protocol: OverG
     async with external_services() as services:
         services.publish({WHERE._replace(tls=nobody): (Endpoint("127.0.0.1", 1),)})
         outcome = await services.ask(asked_over(protocol, nobody))
-    assert outcome == NoAnswer("No trusted CA certificates were found on this machine. Set SSL_CERT_FILE.")
+    assert outcome == NoAnswer(
+        "No trusted CA certificates were found on this machine. Set SSL_CERT_FILE to a PEM file with CA certificates."
+    )
 
 
 # --- Whatever goes wrong

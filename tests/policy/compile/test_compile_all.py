@@ -71,7 +71,8 @@ TARGETS = {
     ),
     "two kinds": Targets(
         "[{kind: Backend, name: shop}, {kind: Gateway, name: edge}]",
-        "spec.targetRefs: The targets have different kinds. Use one kind in a policy. [Invalid]",
+        "spec.targetRefs: The targets have different kinds. Split the policy, so that each policy has targets of one "
+        "kind. [Invalid]",
         (SHOP, EDGE),
     ),
     "a section of a backend": Targets(

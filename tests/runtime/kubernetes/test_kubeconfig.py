@@ -102,7 +102,10 @@ REFUSED = {
     "no TLS to another machine": Case(_with_user("{}", "{server: 'http://a:1'}"), "has no TLS. Use https://."),
     "no address": Case(_with_user("{}", "{server: 'a:1'}"), "'a:1' is not the address of an API server"),
     "a password": Case(_with_user("{username: a, password: b}"), "Basic authentication"),
-    "an auth provider": Case(_with_user("{auth-provider: {name: gcp}}"), "Auth providers are not supported. Use exec."),
+    "an auth provider": Case(
+        _with_user("{auth-provider: {name: gcp}}"),
+        "Auth providers are not supported. Use a token, a client certificate or exec.",
+    ),
     "impersonation": Case(_with_user("{as: root}"), "Impersonation is not supported"),
     "half of a pair": Case(_with_user("{client-key: a}"), "only one of client-certificate and client-key. Set both."),
     "data that is not base64": Case(_with_user("{client-key-data: '%'}"), "client-key-data is not base64"),

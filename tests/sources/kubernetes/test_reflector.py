@@ -173,7 +173,7 @@ def test_a_forbidden_kind_names_the_verb_and_is_tried_again() -> None:
     assert reflector.step(0, 0) == Discover("/apis/example.dev/v2")
     reflector.discovered(200, b'{"resources": [{"name": "things"}]}', 0, 0.5)
     assert _standing(reflector) == Forbidden("list")
-    assert reflector.trouble == "This program may not list things.example.dev. Grant it the permission."
+    assert reflector.trouble == "This program may not list things.example.dev. Grant it this permission."
     assert reflector.step(0, 0) == Pause(1.0)
     assert isinstance(reflector.step(1, 0), OpenWatch)
 

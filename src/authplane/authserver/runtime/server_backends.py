@@ -175,7 +175,7 @@ def require_usable(plan: ServerPlan) -> None:
             case _:
                 assert_never(branch.backend)
     if sum(isinstance(branch.backend, PolicyPlan) for branch in plan.branches) > 1:
-        raise PlanError("A server decides by the policies of one folder. Remove the other folders.")
+        raise PlanError("A server can read policies from only one folder. Pass only one folder.")
 
 
 def _require_policies(plan: PolicyPlan) -> None:

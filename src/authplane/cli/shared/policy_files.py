@@ -76,7 +76,7 @@ def warn_of_errors(sets: Iterable[Enforced], where: Place) -> None:
     if errors:
         said = (
             f"The policies have {count(len(errors), 'error')}. Invalid policies deny all requests to their"
-            f" targets. Run authplane lint {where} to list the errors."
+            f" targets. Run 'authplane lint {where}' to list the errors."
         )
         err.print(said, markup=False)
 

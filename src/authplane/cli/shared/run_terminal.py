@@ -105,7 +105,7 @@ class RunTerminal:
                 print_hanging(
                     "[yellow]not running[/]    ",
                     f"A resource now uses the {part.value} on {address}, which is not running. Restart"
-                    f" authplane run to start the {part.value}.",
+                    f" 'authplane run' to start the {part.value}.",
                 )
         self._urls, self._missing = urls, missing
 

@@ -50,7 +50,7 @@ NOT_SERVED: Final = Condition(
     type="Programmed",
     status="Unknown",
     reason="NotServed",
-    message="No control plane serves this folder. Start authplane control.",
+    message="No control plane serves this folder. Run 'authplane control' with this folder.",
 )
 
 
@@ -148,7 +148,7 @@ def _protected(attachment: Attachment, *, exposed: bool, allow: bool) -> Conditi
             "Protected",
             False,
             "Shadow",
-            f"All policies of the target are in shadow mode: {names}. {rest} Set the mode to Enforce.",
+            f"All policies of the target are in shadow mode: {names}. {rest} Set spec.mode of one of them to Enforce.",
         )
     if allow:
         return _condition("Protected", False, "NoPolicy", f"No policy protects the target. {rest} Add an AccessPolicy.")

@@ -203,7 +203,7 @@ def programmed_condition(names: frozenset[XdsName], programming: Programming) ->
     match programming:
         case NotServed():
             return _programmed_as(
-                "Unknown", "NotServed", "No control plane serves this folder. Start authplane control."
+                "Unknown", "NotServed", "No control plane serves this folder. Run 'authplane control' with this folder."
             )
         case NoProxy():
             return _programmed_as(

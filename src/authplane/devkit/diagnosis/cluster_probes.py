@@ -77,7 +77,11 @@ def version_outcome(major: str, minor: str, name: str) -> tuple[Outcome, str, st
     digits = "".join(each for each in minor if each.isdigit())  # some providers write "30+"
     oldest = ".".join(map(str, OLDEST))
     if not major.isdigit() or not digits:
-        return Outcome.UNKNOWN, "The API server does not say which version it has.", "Check that it is Kubernetes."
+        return (
+            Outcome.UNKNOWN,
+            "The API server does not say which version it has.",
+            "Check that the server is a Kubernetes API server.",
+        )
     if (int(major), int(digits)) < OLDEST:
         message = f"Kubernetes {name} is older than {oldest}, the oldest supported version."
         return Outcome.FINDING, message, f"Upgrade the cluster to {oldest} or later."
@@ -104,7 +108,7 @@ def _kind_rows(kinds: Sequence[InstalledKind]) -> Iterator[Row]:
 
 
 _PRUNED: Final = "Remove these fields from your objects, or install newer CustomResourceDefinitions."
-_ADD_OWN: Final = "Run authplane crds | kubectl apply --server-side -f -"
+_ADD_OWN: Final = "Run 'authplane crds | kubectl apply --server-side -f -'."
 _ADD_OTHER: Final = "Install the CustomResourceDefinitions of the kinds that you need. Ignore this if intended."
 
 
@@ -135,7 +139,7 @@ async def _permissions(
     outcome, remedy = Outcome.OK, ""
     message = f"The API server grants all {len(needed)} permissions that the {component.value} needs."
     if unknown:
-        outcome, remedy = Outcome.UNKNOWN, "Run authplane doctor as a user who may create access reviews."
+        outcome, remedy = Outcome.UNKNOWN, "Run 'authplane doctor' as a user who may create access reviews."
         message = f"The API server does not say whether it grants: {name_some(unknown, _MOST)}."
     if missing:
         outcome, remedy = Outcome.FINDING, "Add the permissions to the role of this account."
@@ -210,7 +214,7 @@ def leader_outcome(lease: Lease | None, moment: datetime) -> tuple[Outcome, str,
 
 
 _MOST_SKEW: Final = 30.0
-_START: Final = "Start authplane control --kubernetes, or pass --lease-namespace if it runs in another namespace."
+_START: Final = "Start 'authplane control --kubernetes', or pass --lease-namespace if it runs in another namespace."
 
 
 def _mapping(body: bytes) -> Mapping[str, Any]:

@@ -47,7 +47,7 @@ async def probe_issuers(examined: Examined) -> Sequence[Row]:
     """Fetch the keys of every issuer as the policy server does, and compare clocks with those that answer."""
     issuers = [_permitted(each, examined) for each in examined.generation.compiled.policies.issuers]
     answers = await try_all([partial(_ask, each, examined) for each in issuers])
-    late = _Answered(why=f"the attempt did not end within {TOTAL:g} s", remedy="Run authplane doctor again.")
+    late = _Answered(why=f"the attempt did not end within {TOTAL:g} s", remedy="Run 'authplane doctor' again.")
     found = {each.url.url: answer or late for each, answer in zip(issuers, answers, strict=True)}
     return [*(_row(url, answer) for url, answer in found.items()), *_clock_rows(found)]
 
@@ -86,14 +86,20 @@ _UNREACHABLE: Final = (
 _DOCUMENT: Final = "Set issuerUrl to a URL at which the issuer serves a discovery document and a key set."
 
 
-_TRUST: Final = "et issuers[].caFile or caSecret to the CA of the issuer's certificate, or renew that certificate."
+_PRIVATE: Final = (
+    "Set allowPrivateNetwork of the issuer to true in the AuthplaneConfiguration, or pass --allow-private-issuers."
+)
+_TRUST: Final = (
+    "et caFile or caSecret of the issuer in the AuthplaneConfiguration to the CA of the issuer's certificate, or renew"
+    " that certificate."
+)
 _DEV_DOWN: Final = (
-    "If this is the development issuer, start authplane run or authplane dev issuer in the directory"
-    " where you ran authplane init. Otherwise, start the issuer or correct its address."
+    "If this is the development issuer, start 'authplane run' or 'authplane dev issuer' in the directory"
+    " where you ran 'authplane init'. Otherwise, start the issuer or correct its address."
 )
 _DEV_OTHER: Final = (
     "If this is the development issuer, stop the process that listens at its address, and start"
-    f" authplane run in the directory where you ran authplane init. Otherwise, s{_TRUST}"
+    f" 'authplane run' in the directory where you ran 'authplane init'. Otherwise, s{_TRUST}"
 )
 
 
@@ -101,7 +107,7 @@ def _remedy(error: FetchError, host: str) -> str:
     here = is_loopback(host)
     for each in causes(error):
         if isinstance(each, PrivateAddressError):
-            return "Set issuers[].allowPrivateNetwork: true, or pass --allow-private-issuers."
+            return _PRIVATE
         if isinstance(each, ssl.SSLCertVerificationError):
             return _DEV_OTHER if here else f"S{_TRUST}"
     return _DEV_DOWN if here else _UNREACHABLE

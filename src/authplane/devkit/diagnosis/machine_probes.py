@@ -82,7 +82,7 @@ def _certificate_row(pem: _Pem, now: datetime) -> Row:
     validity = None if pem.content is None else _validity(pem.content)
     if pem.content is None:
         outcome, message = Outcome.UNKNOWN, "authplane cannot read the file on this machine."
-        remedy = "Run authplane doctor on the machine that has the file."
+        remedy = "Run 'authplane doctor' on the machine that has the file."
     elif validity is None:
         outcome, message = Outcome.FINDING, "authplane cannot read a certificate from the content."
         remedy = "Replace the content with certificates in PEM format."
@@ -134,7 +134,7 @@ def _port_row(address: TcpAddress, *, served: bool) -> Row:
         claim(address)
     except AddressInvalidError:
         outcome, message = Outcome.UNKNOWN, f'"{address.host}" is not an address of this machine.'
-        remedy = "Run authplane doctor on Envoy's machine."
+        remedy = "Run 'authplane doctor' on Envoy's machine."
     except AddressTakenError as error:
         outcome, message, remedy = _taken(error, address.port, served=served)
     else:
@@ -150,13 +150,15 @@ def _taken(error: AddressTakenError, port: int, *, served: bool) -> tuple[Outcom
         if served and (holder is None or _is_envoy(holder)):
             return Outcome.OK, "Envoy listens on this port, and a control plane serves this folder.", ""
         message = f"The port is in use by {holder}." if holder is not None else "The port is in use by another process."
-        remedy = "Stop that process, or set another port in the Gateway or in spec.listeners."
+        remedy = (
+            "Stop that process, or set another port in the Gateway or in spec.listeners of the AuthplaneConfiguration."
+        )
         return Outcome.FINDING, message, remedy
     if number in {errno.EACCES, errno.EPERM}:
         remedy = "Set a port above 1023, or give Envoy the capability CAP_NET_BIND_SERVICE."
         return Outcome.FINDING, "This user does not have permission to listen on this port.", remedy
     if number == errno.EADDRNOTAVAIL:
-        return Outcome.UNKNOWN, "This machine does not have the address.", "Run authplane doctor on Envoy's machine."
+        return Outcome.UNKNOWN, "This machine does not have the address.", "Run 'authplane doctor' on Envoy's machine."
     return Outcome.FINDING, f"Envoy cannot listen on this address: {cause}.", "Set another address or port."
 
 

@@ -33,9 +33,9 @@ async def probe_documents(examined: Examined) -> Sequence[Row]:
     """Count the problems of the documents; `authplane validate` names them."""
     severities = [each.problem.severity for each in examined.generation.findings]
     errors, warnings = severities.count(Severity.ERROR), severities.count(Severity.WARNING)
-    remedy = "Run authplane validate to list them with file and line."
+    remedy = "Run 'authplane validate' to list the errors and warnings with file and line."
     if examined.in_cluster:
-        remedy = "Run authplane validate --kubernetes to list them."
+        remedy = "Run 'authplane validate --kubernetes' to list the errors and warnings."
     if errors:
         outcome, message = Outcome.FINDING, f"The documents have {_counted(errors, 'error')}."
     elif warnings:

@@ -40,7 +40,7 @@ from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress
 
 _POLICY_SERVER: Final = "policy-server"
 _OR_NAME_IT: Final = (
-    "Alternatively, start authplane authserver policy at this address, or set spec.policyServer to"
+    "Alternatively, start 'authplane authserver policy' at this address, or set spec.policyServer to"
     " the address of your policy server."
 )
 _SERVICES: Final[Mapping[Cause, str]] = {
@@ -48,7 +48,7 @@ _SERVICES: Final[Mapping[Cause, str]] = {
     Cause.SERVER_CERTIFICATE: "Set spec.validation of the ExtensionService or of the BackendTLSPolicy to the"
     " server's CA and to a name in the server's certificate.",
     Cause.HANDSHAKE: "Use a server that speaks TLS on this port and accepts Envoy's client certificate"
-    " (envoyClientCertificate), or set spec.protocol of the ExtensionService to h2c.",
+    " (spec.envoy.clientCertificate of the ContourConfiguration), or set spec.protocol of the ExtensionService to h2c.",
     Cause.PROTOCOL: "Set spec.protocol of the ExtensionService to the protocol of the server: h2, h2c or http/1.1.",
 }
 _ORIGINS: Final[Mapping[Cause, str]] = {
@@ -60,7 +60,7 @@ _ORIGINS: Final[Mapping[Cause, str]] = {
     Cause.PROTOCOL: "Set protocol of the route's service to the protocol of the origin: h2, h2c or tls. For HTTP/1.1"
     " without TLS, remove protocol.",
 }
-_ELSEWHERE: Final = "Run authplane doctor on Envoy's machine."
+_ELSEWHERE: Final = "Run 'authplane doctor' on Envoy's machine."
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _inside(greeting: Greeting) -> Row:
         subject="authplane run",
         outcome=Outcome.FINDING,
         message=f"{message} It does not answer: {greeting.why}.",
-        remedy="Restart authplane run.",
+        remedy="Restart 'authplane run'.",
     )
 
 
@@ -118,7 +118,7 @@ def _told(greeting: Greeting) -> tuple[Outcome, str, str]:
         case Accepted():
             return Outcome.OK, "The server accepts connections.", ""
         case NotTried(why):
-            remedy = "Run authplane doctor on Envoy's machine, which has the TLS files of spec.policyServer."
+            remedy = "Run 'authplane doctor' on Envoy's machine, which has the TLS files of spec.policyServer."
             return Outcome.UNKNOWN, f"authplane did not connect from this machine: {why}.", remedy
         case Refused(cause=cause, why=why):
             return Outcome.FINDING, f"Cannot connect: {why}.", REMEDIES[cause]
@@ -132,7 +132,7 @@ def _told_by_default(greeting: Greeting) -> tuple[Outcome, str, str]:
     message = f"{message} This is the default address, because spec.policyServer is not set."
     if outcome is Outcome.OK:
         return outcome, message, remedy
-    return outcome, message, f"Start authplane run, which decides checks in its own process. {_OR_NAME_IT}"
+    return outcome, message, f"Start 'authplane run', which decides checks in its own process. {_OR_NAME_IT}"
 
 
 # --- Authorization services and origins
@@ -260,7 +260,7 @@ def _no_endpoint(probe: str, service: ObjectName) -> Row:
         subject=f"{service}",
         outcome=Outcome.FINDING,
         message="The Service has no ready endpoint.",
-        remedy="Run authplane validate to see what the EndpointSlices lack.",
+        remedy="Run 'authplane validate' to see what the EndpointSlices lack.",
     )
 
 

@@ -49,7 +49,7 @@ async def distrust_of_another(generation: Generation, address: TcpAddress, who: 
             if any(isinstance(each, ssl.SSLCertVerificationError) for each in causes(error)):
                 return (
                     f"Cannot use the development issuer on {address}: {who}, and the folder does not trust the"
-                    " certificate of that process. Stop the process, then start authplane run again."
+                    " certificate of that process. Stop the process, then run 'authplane run' again."
                 )
     return ""
 

@@ -99,7 +99,8 @@ def parse_keys(text: Text) -> tuple[Keys, tuple[Finding, ...]]:
     for issuer, value in json_object(text.root, (), report).items():
         keys = parse_key_set(json.dumps(value).encode())
         if isinstance(keys, NotStrict):
-            report.error((issuer,), "FieldInvalid", f"Cannot read the keys: {keys.why}. Expected {{keys: [...]}}.")
+            said = f"Cannot read the keys: {keys.why}. Expected a JSON Web Key Set of the form {{keys: [...]}}."
+            report.error((issuer,), "FieldInvalid", said)
         else:
             found[issuer] = keys
             for each in keys.ignored:

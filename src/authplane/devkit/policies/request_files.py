@@ -222,9 +222,9 @@ def _faults(written: WrittenRequest) -> _Faults:
 
 def _target_faults(target: WrittenTarget) -> _Faults:
     if target.kind == "Gateway" and target.gateway is not None:
-        yield _fault(("target", "gateway"), "A Gateway is not behind another Gateway. Remove 'gateway'.")
+        yield _fault(("target", "gateway"), "The target is a Gateway itself. Remove 'gateway'.")
     if target.kind != "Gateway" and target.section_name:
-        yield _fault(("target", "sectionName"), "Only a Gateway has sections. Move 'sectionName' below 'gateway'.")
+        yield _fault(("target", "sectionName"), "Only a Gateway has listeners. Move 'sectionName' below 'gateway'.")
 
 
 def _peer_faults(peer: WrittenPeer, headers: Mapping[str, tuple[str, ...]]) -> _Faults:

@@ -102,7 +102,7 @@ def _require_no_takeover(kept: Iterable[Document], aside: Iterable[Document]) ->
         if owner is not None:
             why = f"HTTPProxy {each.name} has errors, and without it HTTPProxy {owner.name} would receive its requests"
             raise MoveError(
-                f"{why}. Run authplane validate to list the errors, and correct HTTPProxy {each.name} first."
+                f"{why}. Run 'authplane validate' to list the errors, and correct HTTPProxy {each.name} first."
             )
 
 

@@ -195,7 +195,7 @@ def _trust(ca: bytes) -> str:
     return f"""\
 {_EDITORS}\
 # The CA of the development issuer. Not for production.
-# Its keys are in .authplane/dev of the directory where you ran authplane init. Run authplane in that directory.
+# Its keys are in .authplane/dev of the directory where you ran 'authplane init'. Run authplane in that directory.
 apiVersion: v1
 kind: Secret
 metadata:

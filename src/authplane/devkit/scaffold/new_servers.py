@@ -138,8 +138,8 @@ class _Move:
         if unknown:
             flags = ", ".join(f"--{each}" for each in unknown)
             self.left.append(
-                f"{server.title}: authplane does not know {flags}. Run authplane authserver {server.mode}"
-                " --help to list the options."
+                f"{server.title}: authplane does not know {flags}. Run 'authplane authserver {server.mode}"
+                " --help' to list the options."
             )
 
     def _certificate(self, server: OldServer) -> tuple[str, str]:
@@ -221,7 +221,7 @@ def _document(server: OldServer) -> str:
         backend = _htpasswd(server)
     return f"""\
 # This replaces {server.title}, which runs contour-authserver.
-# Start the authorization service with authplane authserver serve and this file.
+# Start the authorization service with 'authplane authserver serve' and this file.
 apiVersion: authplane.dev/v1alpha1
 kind: AuthorizationService
 metadata:

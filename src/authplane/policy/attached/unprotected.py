@@ -10,7 +10,9 @@ from authplane.policy.rules.policy_targets import BACKENDS, PolicyTarget
 
 UNPROTECTED: Final = "Unprotected"
 SHADOW_ONLY: Final = "ShadowOnly"
-_DENIED: Final = "Add an AccessPolicy that names it, or set unprotectedBackends: Allow."
+_DENIED: Final = (
+    "Add an AccessPolicy that names it, or set spec.unprotectedBackends of the AuthplaneConfiguration to Allow."
+)
 _ALLOWED: Final = "Add an AccessPolicy that names it."
 
 

@@ -60,7 +60,10 @@ def parse_targets(written: tuple[TargetRef, ...], namespace: str, problems: Prob
                 found[_parse_target(each, namespace, problems)] = None
         kinds = {"Gateway" if each.kind == "Gateway" else "Backend" for each in written}
         if len(kinds) > 1:
-            problems.add("Invalid", "The targets have different kinds. Use one kind in a policy.")
+            problems.add(
+                "Invalid",
+                "The targets have different kinds. Split the policy, so that each policy has targets of one kind.",
+            )
     return tuple(found)
 
 

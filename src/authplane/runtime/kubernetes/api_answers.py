@@ -15,10 +15,13 @@ def answer_fault(answer: ApiResponse, verb: str, resource: str) -> str:
     """Return a sentence about an answer that is no success, and what to do."""
     said = shorten(printable(_message(answer.body)), _LONGEST)
     if answer.status == HTTPStatus.FORBIDDEN:
-        return f"This program may not {verb} {resource} ({said}). Grant it the permission."
+        return f"This program may not {verb} {resource} ({said}). Grant its ServiceAccount or user this permission."
     if answer.status == HTTPStatus.UNAUTHORIZED:
-        return "The API server does not accept the credentials of this program. Check the token or certificate."
-    return f"The API server answered {answer.status} to {verb} {resource} ({said}). Check its log."
+        return (
+            "The API server does not accept the credentials of this program. Renew the token or the certificate in the "
+            "kubeconfig. In a Pod, check that the ServiceAccount exists."
+        )
+    return f"The API server answered {answer.status} to {verb} {resource} ({said}). Check the log of the API server."
 
 
 def _message(body: bytes) -> str:

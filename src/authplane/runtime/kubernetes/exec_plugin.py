@@ -48,7 +48,8 @@ async def run_plugin(plugin: ExecPlugin, limit: float = _LIMIT) -> Issued:
     except OSError as error:
         hint = f" ({printable(plugin.hint.strip())})" if plugin.hint else ""
         raise CredentialsError(
-            f"Cannot run {plugin.command} for credentials: {error.strerror}{hint}. Correct exec.command, or install it."
+            f"Cannot run {plugin.command} for credentials: {error.strerror}{hint}. Correct exec.command in the"
+            " kubeconfig, or install the program."
         ) from None
     try:
         async with asyncio.timeout(limit):

@@ -24,9 +24,9 @@ _EXEC_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authenticati
 _LARGEST: Final = 4 * 2**20
 _SHOWN: Final = 80
 _REFUSED_USER: Final = {
-    "username": "Basic authentication is not a method of Kubernetes any more. Use a token or a client certificate.",
-    "password": "Basic authentication is not a method of Kubernetes any more. Use a token or a client certificate.",
-    "auth-provider": "Auth providers are not supported. Use exec.",
+    "username": "Basic authentication is not supported. Use a token or a client certificate.",
+    "password": "Basic authentication is not supported. Use a token or a client certificate.",
+    "auth-provider": "Auth providers are not supported. Use a token, a client certificate or exec.",
     "as": "Impersonation is not supported. Use the credentials of that user.",
     "as-uid": "Impersonation is not supported. Use the credentials of that user.",
     "as-groups": "Impersonation is not supported. Use the credentials of that user.",

@@ -137,7 +137,7 @@ def read_server_tls(*, certificate: str, key: str, ca: str = "") -> ServerTls | 
     if not (certificate or key or ca):
         return None
     if not (certificate and key):
-        raise TlsUnusableError("TLS needs a certificate and its private key. Set both paths.")
+        raise TlsUnusableError("TLS needs a certificate and its private key. Set --tls-cert-path and --tls-key-path.")
     found = ServerTls(certificate=_read(certificate), key=Secret(_read(key)), client_ca=_read(ca) if ca else None)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:

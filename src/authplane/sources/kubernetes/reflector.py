@@ -310,7 +310,7 @@ class Reflector:
             self._phase = _Phase.LIST
             return ()
         self._verb = "watch" if self._phase is _Phase.WATCH else "list"
-        self.failed(f"This program may not {self._verb} {self.kind.resource}. Grant it the permission.", now, draw)
+        self.failed(f"This program may not {self._verb} {self.kind.resource}. Grant it this permission.", now, draw)
         if self._overdue(now):
             self._after_discovery, self._phase = self._phase, _Phase.DISCOVER
             if self._after_discovery is _Phase.LIST:
@@ -326,7 +326,8 @@ class Reflector:
         self._missing += 1
         if self._missing < len(self.kind.versions):
             return ()
-        self.failed(f"The API server has no {self.kind.resource}. Install the CRD if you need the kind.", now, draw)
+        said = f"The cluster has no {self.kind.resource}. Install their CustomResourceDefinition if you need them."
+        self.failed(said, now, draw)
         if not self._overdue(now):
             return ()
         self.standing, self._complete = Absent(), False

@@ -55,5 +55,6 @@ async def _read(client: ApiClient, path: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise SchemasUnreadableError(f"The API server answered to {path} with no JSON object. Check its log.")
+        said = f"The answer of the API server to {path} is not a JSON object. Check the log of the API server."
+        raise SchemasUnreadableError(said)
     return found

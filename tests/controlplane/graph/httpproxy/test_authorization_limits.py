@@ -124,28 +124,29 @@ LIMITS: Final = {
         "{allowFailOpen: false}",
         "      failOpen: true\n",
         "AuthFailOpenNotPermitted",
-        "failOpen is not permitted. Remove it, or ask the operator to change the AuthplaneConfiguration.",
+        "failOpen is not permitted. Remove it, or ask the operator to change spec.contour.allowFailOpen of the "
+        "AuthplaneConfiguration.",
     ),
     "disabling": Limit(
         "{disabling: Nobody}",
         "      authPolicy: {disabled: true}\n",
         "AuthDisablingNotPermitted",
-        "Disabling authorization is not permitted. Remove the field, or ask the operator to change the "
-        "AuthplaneConfiguration.",
+        "Disabling authorization is not permitted. Remove the field, or ask the operator to change "
+        "spec.contour.disabling of the AuthplaneConfiguration.",
     ),
     "a long check": Limit(
         "{maxResponseTimeout: 2s}",
         "      responseTimeout: 2001ms\n",
         "AuthResponseTimeoutNotPermitted",
-        "The configuration limits a check to 2 s. Lower the timeout, or ask the operator to change the "
-        "AuthplaneConfiguration.",
+        "The configuration limits a check to 2 s. Lower the timeout, or ask the operator to change "
+        "spec.contour.maxResponseTimeout of the AuthplaneConfiguration.",
     ),
     "a check without end": Limit(
         "{maxResponseTimeout: 2s}",
         "      responseTimeout: infinity\n",
         "AuthResponseTimeoutNotPermitted",
-        "The configuration limits a check to 2 s. Lower the timeout, or ask the operator to change the "
-        "AuthplaneConfiguration.",
+        "The configuration limits a check to 2 s. Lower the timeout, or ask the operator to change "
+        "spec.contour.maxResponseTimeout of the AuthplaneConfiguration.",
     ),
 }
 
@@ -279,8 +280,8 @@ def test_shadow_mode_is_refused_where_authorization_must_be_enforced(contour: st
     assert made.problems("HTTPProxy") == [
         (
             "AuthShadowNotPermitted",
-            "Shadow mode is not permitted. Remove the annotation, or ask the operator to change the "
-            "AuthplaneConfiguration.",
+            "Shadow mode is not permitted. Remove the annotation, or ask the operator to change "
+            f"spec.contour.{contour[1:].partition(':')[0]} of the AuthplaneConfiguration.",
         )
     ]
     assert (made.secure(), made.plain()) == (None, None)

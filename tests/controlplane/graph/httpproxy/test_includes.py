@@ -459,7 +459,7 @@ def test_includes_that_lead_to_includes_count_before_they_are_followed() -> None
     made = world(proxy=root(many.replace("%s", "a")), a=child("a", includes=many.replace("%s", "b")), b=child("b"))
     assert made.problems("HTTPProxy", "web")[0] == (
         "IncludesTooMany",
-        "The root HTTPProxy leads to more than 10000 routes, includes and HTTPProxies in total. Split it.",
+        "The root HTTPProxy includes more than 10000 routes, includes and HTTPProxies in total. Split it.",
     )
 
 

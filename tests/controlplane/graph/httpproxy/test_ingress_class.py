@@ -126,7 +126,8 @@ def test_status_and_validate_say_whose_it_is() -> None:
     made = world(proxy=marked(f"{OLD}: nginx"))
     message = (
         'This gateway does not serve HTTPProxies of ingress class "nginx". It serves only HTTPProxies without a class '
-        'and those of "authplane" or "contour". Change the class or ingress.classNames.'
+        'and those of "authplane" or "contour". Change the class of the HTTPProxy, or spec.ingress.classNames of the '
+        "ContourConfiguration."
     )
     assert made.warnings("HTTPProxy") == [("OtherIngressClass", message)]
     status = made.status("HTTPProxy", "web")

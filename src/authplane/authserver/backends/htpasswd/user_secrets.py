@@ -66,8 +66,8 @@ def parse_user_secrets(
         content = secret.value(KEY)
         if realm not in {"", "*"} and not fit_realm(realm):
             message = (
-                "The realm is not at most 128 printable ASCII characters, so the server ignores the Secret. Correct "
-                "the realm."
+                "The realm is longer than 128 characters or contains a character that is not printable ASCII, so the "
+                "server ignores the Secret. Correct this annotation."
             )
             problems.append(
                 SecretProblem(ref, Problem(("metadata", "annotations", AUTH_REALM), "RealmInvalid", message))

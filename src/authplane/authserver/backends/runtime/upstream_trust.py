@@ -26,7 +26,10 @@ def trusted_certificates(ca: bytes | SystemTrust) -> bytes:
     """
     pem = _of_the_system() if isinstance(ca, SystemTrust) else ca
     if not pem:
-        raise NobodyTrustedError("No trusted CA certificates were found on this machine. Set SSL_CERT_FILE.")
+        raise NobodyTrustedError(
+            "No trusted CA certificates were found on this machine. Set SSL_CERT_FILE to a PEM file with CA"
+            " certificates."
+        )
     return pem
 
 

@@ -79,8 +79,8 @@ def _exporter(name: str) -> SpanExporter:
     try:
         made = next(iter(found)).load()()
     except (ImportError, OSError, TypeError, ValueError) as error:
-        said = f"The trace exporter {name!r} cannot be loaded: {error}. Correct the OTEL_ variables."
-        raise TracesUnusableError(said) from error
+        said = f"The trace exporter {name!r} cannot be loaded: {error}."
+        raise TracesUnusableError(f"{said} Correct the environment variables that begin with OTEL_.") from error
     if not isinstance(made, SpanExporter):
         raise TracesUnusableError(f"{name!r} is not a trace exporter. Correct OTEL_TRACES_EXPORTER.")
     return made

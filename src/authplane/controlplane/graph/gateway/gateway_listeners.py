@@ -273,7 +273,7 @@ class _Read:
     def _tls(self, written: GatewayListener) -> tuple[tuple[Certificate, ...], ClientCertificates | None]:
         tls = written.tls
         if tls is None or not tls.certificate_refs:
-            self._add("InvalidCertificateRef", "The listener has no certificate. Set certificateRefs.")
+            self._add("InvalidCertificateRef", "The listener has no certificate. Set tls.certificateRefs.")
             return (), None
         if tls.options:
             with self._problems.at("options"):

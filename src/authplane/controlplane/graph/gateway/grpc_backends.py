@@ -117,15 +117,15 @@ def _check(server: PolicyServer, written: GrpcBackend, problems: Problems) -> Po
                 if provider is None:
                     problems.add(
                         "PolicyServerNotValid",
-                        "spec.policyServer of the configuration uses TLS. Set this field to the certificate "
-                        "provider of its CA.",
+                        "spec.policyServer of the AuthplaneConfiguration uses TLS. Set this field to the certificate "
+                        "provider that has the CA of the policy server.",
                     )
                     return None
                 if not isinstance(where, OverTcp) or name != where.host:
                     problems.add(
                         "PolicyServerNotValid",
-                        f"A gRPC server verifies that the certificate has the host of the address, not {name!r}. Use "
-                        "an address "
+                        f"A gRPC server verifies that the certificate of the policy server has the host of the address,"
+                        f" not {name!r}. In spec.policyServer of the AuthplaneConfiguration, use an address "
                         "whose host is in the certificate.",
                     )
                     return None
@@ -142,8 +142,9 @@ def _own(server: PolicyServer, written: GrpcBackend, problems: Problems) -> str 
         with problems.at("policyServerCertificateProvider"):
             problems.add(
                 "PolicyServerNotValid",
-                "This field is required, because spec.policyServer of the configuration has a client certificate. "
-                "Set the provider of the certificate that this server presents.",
+                "This field is required, because spec.policyServer of the AuthplaneConfiguration has a client"
+                " certificate. Set this field to the certificate provider that has the client certificate of the"
+                " gRPC server.",
             )
         return None
     return own or ""
@@ -171,5 +172,5 @@ def _doubt(ref: Ref, written: GrpcBackend, policies: Policies | None, problems: 
             problems.warn(
                 "SourceNeverMatches",
                 "A policy rule identifies clients by certificate, but this gRPC server does not request certificates, "
-                "so the rule never matches. Set tls.clientCaProvider.",
+                "so the rule never matches. Set spec.grpc.tls.clientCaProvider.",
             )

@@ -214,7 +214,8 @@ class _Build:
         rules = self._settings.names
         with problems.at("hostname"):
             if rules.allowed is ExternalNames.NOWHERE:
-                problems.add("HostnameNotPermitted", "External hosts are disabled for this gateway. Use serviceName.")
+                said = "spec.contour.enableExternalNameService is false, so a Backend cannot use an external host."
+                problems.add("HostnameNotPermitted", f"{said} Use serviceName.")
                 return None
             if parse_ip_address(host) is not None or external_name_problem(host, _ANYWHERE):
                 problems.add(

@@ -6,21 +6,24 @@ from authplane.controlplane.graph.settings.gateway_settings import Disabling, Se
 from authplane.core.problems import Problems
 from authplane.core.timeouts import After, Disabled, Timeout, UseDefault
 
-_OPERATOR: Final = "or ask the operator to change the AuthplaneConfiguration."
+_OPERATOR: Final = "or ask the operator to change spec.contour.{} of the AuthplaneConfiguration."
 
 
 def require_fail_open_permitted(settings: Settings, problems: Problems) -> None:
     """Report ``failOpen`` where it is not allowed."""
     if not settings.may_fail_open:
         with problems.at("failOpen"):
-            problems.add("AuthFailOpenNotPermitted", f"failOpen is not permitted. Remove it, {_OPERATOR}")
+            problems.add(
+                "AuthFailOpenNotPermitted", f"failOpen is not permitted. Remove it, {_OPERATOR.format('allowFailOpen')}"
+            )
 
 
 def require_shadow_permitted(settings: Settings, problems: Problems) -> bool:
     """Report a host that is not to be enforced, where that is not allowed; return whether it is."""
     if settings.may_fail_open and settings.disabling is not Disabling.NOBODY:
         return True
-    problems.add("AuthShadowNotPermitted", f"Shadow mode is not permitted. Remove the annotation, {_OPERATOR}")
+    remedy = _OPERATOR.format("disabling" if settings.may_fail_open else "allowFailOpen")
+    problems.add("AuthShadowNotPermitted", f"Shadow mode is not permitted. Remove the annotation, {remedy}")
     return False
 
 
@@ -41,7 +44,7 @@ def require_disabling_permitted(settings: Settings, root: str, namespace: str, p
         case _:
             assert_never(settings.disabling)
     with problems.at("authPolicy", "disabled"):
-        problems.add("AuthDisablingNotPermitted", f"{why} Remove the field, {_OPERATOR}")
+        problems.add("AuthDisablingNotPermitted", f"{why} Remove the field, {_OPERATOR.format('disabling')}")
     return False
 
 
@@ -54,5 +57,6 @@ def require_short(timeout: Timeout, settings: Settings, problems: Problems) -> N
         with problems.at("responseTimeout"):
             problems.add(
                 "AuthResponseTimeoutNotPermitted",
-                f"The configuration limits a check to {longest.total_seconds():g} s. Lower the timeout, {_OPERATOR}",
+                f"The configuration limits a check to {longest.total_seconds():g} s. Lower the timeout, "
+                f"{_OPERATOR.format('maxResponseTimeout')}",
             )

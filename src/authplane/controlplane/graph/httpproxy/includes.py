@@ -138,7 +138,7 @@ class _Walk:
         if self._size > _LARGEST:
             problems.add(
                 "IncludesTooMany",
-                f"The root HTTPProxy leads to more than {_LARGEST} routes, includes and HTTPProxies in total. Split "
+                f"The root HTTPProxy includes more than {_LARGEST} routes, includes and HTTPProxies in total. Split "
                 "it.",
             )
             return None

@@ -12,6 +12,7 @@ from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour import CLASS_ANNOTATIONS, HTTPProxy
 
 _DEFAULT: Final = frozenset({"", "authplane", "contour"})
+_REMEDY: Final = "Change the class of the HTTPProxy, or spec.ingress.classNames of the ContourConfiguration."
 """As Contour without configured class names: objects without a class, and those of our name or of Contour's.
 
 In a cluster, where Contour may be beside us, the objects of its class are left out before.
@@ -45,4 +46,4 @@ def _words(given: str, settings: Settings) -> str:
     whose = f'HTTPProxies of ingress class "{given}"' if given else "HTTPProxies without an ingress class"
     names = ", ".join(f'"{each}"' for each in sorted(settings.ingress_classes))
     ours = f"HTTPProxies of {names}" if names else 'HTTPProxies without a class and those of "authplane" or "contour"'
-    return f"This gateway does not serve {whose}. It serves only {ours}. Change the class or ingress.classNames."
+    return f"This gateway does not serve {whose}. It serves only {ours}. {_REMEDY}"

@@ -110,7 +110,7 @@ class StatusWriter:
             except ApiUnreachableError as error:
                 self._failed(ref, str(error))
                 return
-        self._failed(ref, "Other clients write the object all the time. Check which ones do.")
+        self._failed(ref, "Other clients keep changing the object. Find them in metadata.managedFields of the object.")
 
     def _nothing_to_do(self, ref: Ref, status: Status | None, stored: StoredObject) -> None:
         if status is None:
@@ -149,7 +149,10 @@ class StatusWriter:
     def _stored(self, status: Status, write: StatusWrite, after: StoredObject) -> None:
         self._emit(write.transitions, write.stored)
         if self._build(status, after) is not None:
-            self._note(status.ref.kind, "The API server did not store the whole status. Check the schema of the kind.")
+            self._note(
+                status.ref.kind,
+                "The API server did not store the whole status. Install a newer CustomResourceDefinition of the kind.",
+            )
 
     async def _read(self, stored: StoredObject) -> StoredObject | None:
         answer = await self._client.request("GET", stored.path)

@@ -58,7 +58,7 @@ def ask_live(root: Path, target: str) -> bytes:
     except NotAnsweredError as error:
         cause = error.__cause__
         told = (
-            f"No control plane serves {root}. Start one with authplane control."
+            f"No control plane serves {root}. Run 'authplane control' with this folder."
             if cause
             else f"The control plane of {root} {error}. Restart it."
         )

@@ -29,7 +29,7 @@ PAGE: Final = "/policy-server"
 """Where a control plane says which policy server it was given, whatever the documents name."""
 
 REMEDIES: Final[Mapping[Cause, str]] = {
-    Cause.UNREACHABLE: "Start authplane authserver policy at this address, or correct spec.policyServer.",
+    Cause.UNREACHABLE: "Start 'authplane authserver policy' at this address, or correct spec.policyServer.",
     Cause.SERVER_CERTIFICATE: "Set caFile or caSecret of spec.policyServer to the CA of the server's certificate, and"
     " serverName to a name in that certificate.",
     Cause.HANDSHAKE: "Set clientSecret, or clientCertFile and clientKeyFile, of spec.policyServer to a certificate of"

@@ -42,7 +42,7 @@ Credentials: TypeAlias = grpc.ServerCredentials | XdsServerCredentials | None
 def refuse_xds(credentials: object) -> None:
     """Raise `TypeError` if a server without xDS is given credentials for one."""
     if isinstance(credentials, XdsServerCredentials):
-        raise TypeError("XdsServerCredentials need a server with xDS. Set xds=True.")
+        raise TypeError("XdsServerCredentials need a server with xDS. Pass xds=True when you create the server.")
 
 
 class NotServableError(Exception):

@@ -29,7 +29,9 @@ class Certificates:
         self._stamp = self._stat()
         tls = read_server_tls(certificate=given.certificate, key=given.key, ca=given.ca)
         if tls is None:
-            raise TlsUnusableError("TLS needs a certificate and its private key. Set both paths.")
+            raise TlsUnusableError(
+                "TLS needs a certificate and its private key. Set --tls-cert-path and --tls-key-path."
+            )
         self._current = tls
         self._told = ""
         self.files: Mapping[str, Path] = {name: folder / f"{name}.json" for name in render_secrets(tls)}
@@ -37,7 +39,8 @@ class Certificates:
             self._write(tls)
         except OSError as error:
             raise TlsUnusableError(
-                f"Cannot write the certificate for the workers: {error}. Check the temporary folder."
+                f"Cannot write the certificate for the workers: {error}. Set TMPDIR to a folder that this user can"
+                " write to."
             ) from error
 
     async def follow(self, *, look: float = _LOOK) -> None:
