@@ -125,8 +125,8 @@ def _check(server: PolicyServer, written: GrpcBackend, problems: Problems) -> Po
                     problems.add(
                         "PolicyServerNotValid",
                         f"A gRPC server verifies that the certificate of the policy server has the host of the address,"
-                        f" not {name!r}. In spec.policyServer of the AuthplaneConfiguration, use an address "
-                        "whose host is in the certificate.",
+                        f" not {name!r}. Set spec.policyServer.address of the AuthplaneConfiguration to an address"
+                        " whose host is in the certificate.",
                     )
                     return None
                 own = _own(server, written, problems)

@@ -6,7 +6,8 @@ from authplane.controlplane.graph.settings.gateway_settings import Disabling, Se
 from authplane.core.problems import Problems
 from authplane.core.timeouts import After, Disabled, Timeout, UseDefault
 
-_OPERATOR: Final = "or ask the operator to change spec.contour.{} of the AuthplaneConfiguration."
+_ASK: Final = "or ask the operator to change spec.contour"
+_OF: Final = "of the AuthplaneConfiguration."
 
 
 def require_fail_open_permitted(settings: Settings, problems: Problems) -> None:
@@ -14,7 +15,7 @@ def require_fail_open_permitted(settings: Settings, problems: Problems) -> None:
     if not settings.may_fail_open:
         with problems.at("failOpen"):
             problems.add(
-                "AuthFailOpenNotPermitted", f"failOpen is not permitted. Remove it, {_OPERATOR.format('allowFailOpen')}"
+                "AuthFailOpenNotPermitted", f"failOpen is not permitted. Remove it, {_ASK}.allowFailOpen {_OF}"
             )
 
 
@@ -22,8 +23,9 @@ def require_shadow_permitted(settings: Settings, problems: Problems) -> bool:
     """Report a host that is not to be enforced, where that is not allowed; return whether it is."""
     if settings.may_fail_open and settings.disabling is not Disabling.NOBODY:
         return True
-    remedy = _OPERATOR.format("disabling" if settings.may_fail_open else "allowFailOpen")
-    problems.add("AuthShadowNotPermitted", f"Shadow mode is not permitted. Remove the annotation, {remedy}")
+    field = "disabling" if settings.may_fail_open else "allowFailOpen"
+    said = f"Shadow mode is not permitted. Remove the annotation, {_ASK}.{field} {_OF}"
+    problems.add("AuthShadowNotPermitted", said)
     return False
 
 
@@ -44,7 +46,7 @@ def require_disabling_permitted(settings: Settings, root: str, namespace: str, p
         case _:
             assert_never(settings.disabling)
     with problems.at("authPolicy", "disabled"):
-        problems.add("AuthDisablingNotPermitted", f"{why} Remove the field, {_OPERATOR.format('disabling')}")
+        problems.add("AuthDisablingNotPermitted", f"{why} Remove the field, {_ASK}.disabling {_OF}")
     return False
 
 
@@ -58,5 +60,5 @@ def require_short(timeout: Timeout, settings: Settings, problems: Problems) -> N
             problems.add(
                 "AuthResponseTimeoutNotPermitted",
                 f"The configuration limits a check to {longest.total_seconds():g} s. Lower the timeout, "
-                f"{_OPERATOR.format('maxResponseTimeout')}",
+                f"{_ASK}.maxResponseTimeout {_OF}",
             )
