@@ -70,7 +70,7 @@ def doctor(
 
     The command connects to the policy server, issuers, authorization services and origins as Envoy and the policy
     server do. It also checks the validity of certificates, the clock of this machine, the ports and the release of
-    Envoy. It ends within half a minute. Run it on Envoy's machine.
+    Envoy. It ends within half a minute after it has read the resources. Run it on Envoy's machine.
 
     With --kubernetes, it also checks the version of the API server, the installed CustomResourceDefinitions and the
     fields that they drop, the permissions of the control plane and of the policy server, and which replica writes

@@ -31,8 +31,8 @@ def status(folder: Place, output: OutputOption = Output.TEXT) -> None:
     """Show the status of every resource, as Kubernetes would store it.
 
     If a control plane serves the folder, the status includes configuration that proxies rejected. The column ENFORCED
-    shows whether Envoy (Native), the policy server (CallOut) or both (Mixed) enforce a policy; authplane explain
-    shows the reason.
+    shows whether Envoy (Native), the policy server (CallOut) or both (Mixed) decide the rules of a policy.
+    'authplane explain' shows why.
 
     Example: authplane status ./gateway -o json
 

@@ -39,8 +39,8 @@ def certificates(
 ) -> None:
     """Create a CA and certificates for the parts of an installation, as Secrets of a cluster, and renew them.
 
-    A part is a server and a client: its certificate is valid for both. authplane renews a certificate when a third of
-    its lifetime is left, when its name changes, and when the CA changes. The Secret has ca.crt, tls.crt and tls.key.
+    Each certificate is valid for a server and for a client. authplane renews a certificate when a third of its lifetime
+    is left, when its name changes, and when the CA changes. Each Secret contains ca.crt, tls.crt and tls.key.
 
     Example: authplane certificates control-tls=control.internal policy-tls=policy.internal envoy-tls=envoy.internal
     """
