@@ -29,7 +29,8 @@ ContextOption: TypeAlias = Annotated[
     str, Option("--context", help="Context of the kubeconfig file. Default: its current context.", metavar="NAME")
 ]
 NamespacesOption: TypeAlias = Annotated[
-    str, Option("--namespaces", help="Namespaces to read, separated by commas. Default: all namespaces.", metavar="NAMES")
+    str,
+    Option("--namespaces", help="Namespaces to read, separated by commas. Default: all namespaces.", metavar="NAMES"),
 ]
 LeaseNamespaceOption: TypeAlias = Annotated[
     str,
