@@ -32,11 +32,13 @@ from tests.differential.report import BYTES, KEYS, POLICIES, REQUEST, SUMMARY, w
 from tests.differential.run import batches
 from tests.differential.shrink import Small, reduced, shrunk
 from tests.differential.site import Listeners, Site, gateways_of, text_of
+from tests.differential.wire import MOST_HEARD
 from tests.support.envoy.releases import INSTALLED
 
 from authplane.cli.main import build_app
 from authplane.devkit.policies.request_files import parse_requests
 from authplane.devkit.strict_files import parse_text
+from authplane.policy.mcp.message_limits import LONGEST_ID
 
 HEADERS = (("content-type", "application/json"), ("bearer-form", "application/json, text/event-stream"))
 
@@ -93,6 +95,11 @@ async def test_what_is_left_of_a_difference_is_what_it_takes() -> None:
     assert await shrunk(long, differ) == Small(
         policies=PolicySet(backend=(Draft(spec={"rules": [kept]}),)), sent=Sent(headers=(("x-team", "red"),))
     )
+
+
+def test_what_is_kept_of_an_answer_has_room_for_the_longest_id_and_the_words_behind_it() -> None:
+    denial = {"jsonrpc": "2.0", "id": "y" * LONGEST_ID, "error": {"code": -32003, "message": "Access denied."}}
+    assert len(json.dumps(denial)) < MOST_HEARD
 
 
 def test_one_thing_less_at_any_depth() -> None:

@@ -21,7 +21,8 @@ PAUSE: Final = 0.002
 """In seconds, between the pieces of a slow sender: so each arrives by itself."""
 _LIMIT: Final = 30.0
 _CHUNKS: Final = 3
-_MOST_HEARD: Final = 300
+MOST_HEARD: Final = 2_000
+"""Denials repeat ids of up to 1024 bytes, and exceptions look for what is behind them."""
 _FRAMED: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
@@ -143,7 +144,7 @@ class Line:
         body = await _body(reader, message, bodiless=method == "HEAD" or status in {101, 204, 304})
         if message.headers.get(b"connection", b"").lower() == b"close" or status == 101:
             self.close()
-        return Heard(status, body[:_MOST_HEARD].decode(errors="replace").strip())
+        return Heard(status, body[:MOST_HEARD].decode(errors="replace").strip())
 
 
 class Http2Line:
@@ -185,7 +186,7 @@ class Http2Line:
             return Heard(0, "")
         if client.closed:
             self.close()
-        return Heard(outcome.http or 0, outcome.body[:_MOST_HEARD].decode(errors="replace").strip())
+        return Heard(outcome.http or 0, outcome.body[:MOST_HEARD].decode(errors="replace").strip())
 
     async def _send(self, client: RawClient, number: int, shot: Shot) -> int:
         headers = http2_headers(number, shot, secure=self._lane.tls is not None)
