@@ -1,7 +1,8 @@
 """Policies, placements and keys that change while requests are sent.
 
-During a change, Envoy and the policy server may answer by what was there before or by what comes. What both deny must
-not pass. Once the change is in place, only what came counts.
+During a change, Envoy and the policy server may answer by old or by new policies, and by each of them with old or with
+new keys: issuers say for how long keys may be kept. What all of these deny must not pass. Once the change is in place,
+only what came counts.
 """
 
 import asyncio
@@ -45,27 +46,35 @@ class Either(NamedTuple):
 
     case: Case
     shot: Shot
-    old: Answer
-    new: Answer
+    possible: tuple[Answer, ...]
+    """By old and new policies, each with old and new keys."""
+
+    @property
+    def removed(self) -> frozenset[str]:
+        """The headers that must not reach the server behind, whoever allows the request."""
+        found = [each.removed for each in self.possible if each.allowed]
+        return frozenset.intersection(*found) if found else frozenset()
 
 
 async def try_change(made: Running, change: Change, load: Sequence[Case], version: Version, tally: Tally) -> None:
     """Change everything while requests are sent, and send more when the change is in place."""
     before = made.site
     after = replace(before, world=with_probes(change.world, EDITIONS[1]))
-    old = Reference(before)
+    known = dict.fromkeys((FIRST_KEYS, change.keys))
+    references = [Reference(before, keys) for keys in known]
     write_policies(after)
-    new = Reference(after, change.keys)
+    references += [Reference(after, keys) for keys in known]
+    new = references[-1]
     write_policies(before)
     shots = [(case, before.shot(case)) for case in load]
-    either = [Either(case, shot, old.answer(shot), new.answer(shot)) for case, shot in shots]
+    either = [Either(case, shot, tuple(each.answer(shot) for each in references)) for case, shot in shots]
     done = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         rounds = tasks.create_task(_under_load(made, either, done))
         await _apply(made, after, change)
         done.set()
     for answers in rounds.result():
-        _count(tally, without_probes(before.world), version, either, answers)
+        count_changing(tally, without_probes(before.world), version, either, answers)
     tally.add(change.world, version, await compare(made, judged(after, change.cases, new)))
 
 
@@ -80,19 +89,21 @@ async def _apply(made: Running, after: Site, change: Change) -> None:
 
 async def _under_load(made: Running, cases: Sequence[Either], done: asyncio.Event) -> list[list[Answer]]:
     shots = [each.shot for each in cases]
-    removed = [each.old.removed & each.new.removed for each in cases]
+    removed = [each.removed for each in cases]
     found = []
     while not done.is_set():
         found.append(await made.answers(shots, removed))
     return found
 
 
-def _count(tally: Tally, world: World, version: Version, cases: Sequence[Either], answers: Sequence[Answer]) -> None:
+def count_changing(
+    tally: Tally, world: World, version: Version, cases: Sequence[Either], answers: Sequence[Answer]
+) -> None:
     """Count answers that were given during a change: only whether a request is allowed matters then."""
     for each, got in zip(cases, answers, strict=True):
         tally.changing += 1
-        fits = got.allowed in {each.old.allowed, each.new.allowed}
-        fits |= not got.allowed and got.status in _NO_DECISION
-        if not fits or got.changed:
-            wanted = each.new if got.allowed == each.new.allowed else each.old
+        fitting = [answer for answer in each.possible if answer.allowed == got.allowed]
+        undecided = not got.allowed and got.status in _NO_DECISION
+        if got.changed or not (fitting or undecided):
+            wanted = next(iter((*fitting, *each.possible)))
             tally.judge(world, version, Compared(each.case, each.shot, wanted, got))
