@@ -104,6 +104,17 @@ def test_a_version_with_errors_keeps_what_the_one_before_names() -> None:
     assert Ref("HTTPProxy", "a", "web") in world.loaded.last_good
 
 
+def test_what_was_in_force_before_a_restart_names_what_it_needs_until_it_is_gone() -> None:
+    world = World()
+    text = '{"kind":"HTTPProxy","metadata":{"name":"old","namespace":"a"},"spec":{"secretName":"cert"}}'
+    world.objects.restored({"httpproxies.projectcontour.io/a/old": text})
+    world.put("Secret", "cert", data={"x": "YWFh"})
+    assert world.names("secrets") == {"cert"}
+    assert [*world.objects.listed(KINDS["HTTPProxy"])] == ["httpproxies.projectcontour.io/a/old"]
+    world.put("Secret", "cert", data={"x": "YWFi"})
+    assert world.names("secrets") == set()
+
+
 def test_http_proxies_of_other_classes_are_not_there() -> None:
     world = World()
     world.proxy("ours", ingressClassName="authplane")

@@ -77,6 +77,7 @@ class ClusterObjects:
         prefix = f"{kind.resource}/{namespace}/" if namespace else f"{kind.resource}/"
         for file in sorted(each for each in self._expected if each.startswith(prefix)):
             self._expected.discard(file)
+            self._forget_words(file)
             self._library.removed(file)
             yield file
 
