@@ -7,6 +7,7 @@ import inspect
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from tools.gen_crds.validation_rules import LISTS, REFUSED_TYPES, RULES, WITHOUT_CEL, Rule
@@ -25,7 +26,7 @@ _LARGEST: Final = 2**63 - 1
 
 def schema_of_kind(kind: type) -> Schema:
     """Return the schema of a document, without its status."""
-    made = _object(kind)
+    made = dict(_object(kind))
     around = {
         "apiVersion": {"type": "string", "description": "API version of the document."},
         "kind": {"type": "string", "description": "Kind of the document."},
@@ -35,7 +36,9 @@ def schema_of_kind(kind: type) -> Schema:
     return made
 
 
+@cache
 def _object(kind: type) -> Schema:
+    """Return the schema of an object; nobody changes it, since many fields have the same kind."""
     shape = shape_of(kind)
     hints = get_type_hints(kind, include_extras=True)
     said = descriptions(kind)
