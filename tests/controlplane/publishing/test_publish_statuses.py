@@ -107,3 +107,32 @@ async def test_the_leader_adds_up_what_the_proxies_of_all_replicas_accepted(
         assert seconds >= PATIENCE - 1
         assert int(objects.read(web)["metadata"]["resourceVersion"]) > int(before)
         assert [each.counts.statuses() for each in planes][follower] == 0
+
+
+async def test_a_gateway_class_of_ours_is_accepted_and_that_of_others_left_alone(
+    upstream_crds: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    objects = upstream_crds.objects
+    ours, theirs = (
+        {
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "GatewayClass",
+            "metadata": {"name": f"{namespace}-{name}"},
+            "spec": {"controllerName": controller},
+        }
+        for name, controller in (("ours", "authplane.dev/controller"), ("theirs", "x.example/controller"))
+    )
+    objects.create(theirs)
+    before = objects.read(theirs)
+    try:
+        async with control_plane(api_client(upstream_crds), namespace, tmp_path / "xds.sock"):
+            objects.create(ours)
+
+            async def accepted() -> bool:
+                return conditions(objects.read(ours)).get("Accepted") == "True"
+
+            await eventually(accepted)
+            assert objects.read(theirs) == before
+    finally:
+        for each in (ours, theirs):
+            objects.delete(each)

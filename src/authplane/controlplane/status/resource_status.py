@@ -262,5 +262,5 @@ def outdated_condition() -> Condition:
         type="UpToDate",
         status="False",
         reason="LastGoodVersionInForce",
-        message="authplane cannot use the current file, so the last good version stays in force. Correct the file.",
+        message="authplane cannot use the current version; the last good version stays in force. Correct the resource.",
     )

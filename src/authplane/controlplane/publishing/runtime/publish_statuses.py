@@ -20,6 +20,7 @@ from authplane.controlplane.publishing.runtime.status_writer import StatusWriter
 from authplane.controlplane.publishing.write_queue import WriteQueue
 from authplane.controlplane.serving.generation import Generation
 from authplane.controlplane.serving.runtime.control_counts import ControlCounts
+from authplane.controlplane.status.kubernetes.gateway_classes import KIND, class_statuses
 from authplane.controlplane.status.kubernetes.stored_objects import StoredObjects
 from authplane.controlplane.status.resource_status import Status
 from authplane.core.envoy_releases import Release
@@ -90,6 +91,8 @@ class StatusPublisher:
 
     def seen(self, ref: Ref) -> None:
         """Note that the API server has another version of an object, or none any more."""
+        if ref.kind == KIND:
+            self.wake()
         self._queue.seen(ref)
         self._writer.wake()
 
@@ -146,7 +149,7 @@ class StatusPublisher:
         moment = uptime()
         total = add_up(own, self._replica.replicas.reports(moment), names)
         statuses = self._plane.status(generation, total.programming, total.oldest)
-        self._queue.offer(self._as_seen(statuses, generation), moment)
+        self._queue.offer((*self._as_seen(statuses, generation), *class_statuses(self._objects)), moment)
         if not led:
             self._queue.start_again(moment)
         self._writer.wake()

@@ -1,7 +1,7 @@
 """Objects as a Kubernetes API server has them, as far as their status is concerned."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -24,6 +24,8 @@ class StoredObject:
     status: Mapping[str, Any]
     references: tuple[Mapping[str, Any], ...] = ()
     """The ``parentRefs`` or ``targetRefs`` of its spec."""
+    controller: str = ""
+    """The controller of a GatewayClass."""
 
 
 class StoredObjects:
@@ -51,6 +53,10 @@ class StoredObjects:
         found = self._objects.get(ref)
         return "" if found is None else found[0].resource_version
 
+    def of_kind(self, kind: str) -> Iterator[StoredObject]:
+        """Return all objects of a kind, without their statuses."""
+        return (stored for ref, (stored, _) in self._objects.items() if ref.kind == kind)
+
     def generations(self) -> Mapping[Ref, int]:
         """Return the generation of every object."""
         return {ref: stored.generation for ref, (stored, _) in self._objects.items()}
@@ -75,6 +81,7 @@ def parse_stored(ref: Ref, path: str, body: Mapping[str, Any]) -> StoredObject:
         references=tuple(each for each in references if isinstance(each, Mapping))
         if isinstance(references, list)
         else (),
+        controller=str(spec.get("controllerName", "")),
     )
 
 
