@@ -140,8 +140,8 @@ def test_check_and_status_and_lint_read_a_cluster(defined: Cluster, same: Path, 
 
 REFUSED = {
     "neither": ([], "Missing argument 'DIR'. Name a folder, or use --kubernetes."),
-    "both": (["folder", "--kubernetes"], "DIR and --kubernetes exclude each other."),
-    "options of a cluster alone": (["folder", "--context", "c"], "Only --kubernetes reads a cluster."),
+    "both": (["folder", "--kubernetes"], "You cannot combine DIR and --kubernetes."),
+    "options of a cluster alone": (["folder", "--context", "c"], "Options for a cluster require --kubernetes."),
     "no namespace": (["--kubernetes", "--namespaces", "a_b"], '"a_b" is not a namespace.'),
     "no kubeconfig": (["--kubernetes", "--kubeconfig", "/none"], "/none does not exist."),
 }

@@ -114,12 +114,12 @@ def _place(
 ) -> Place:
     """Return what the options choose; exit with an error if they do not fit."""
     if kubernetes and folder is not None:
-        fail("DIR and --kubernetes exclude each other. Remove one of them.", status=2)
+        fail("You cannot combine DIR and --kubernetes. Remove one of them.", status=2)
     if kubernetes:
         names = chosen_namespaces(namespaces)
         return ClusterChoice(kubeconfig=kubeconfig, context=context, namespaces=names, selector=selector)
     if folder is None:
         raise click.UsageError("Missing argument 'DIR'. Name a folder, or use --kubernetes.")
     if kubeconfig is not None or context or namespaces or selector:
-        fail("Only --kubernetes reads a cluster. Add it, or remove the options about a cluster.", status=2)
+        fail("Options for a cluster require --kubernetes. Add --kubernetes, or remove these options.", status=2)
     return folder

@@ -77,7 +77,7 @@ class CertificateSecrets:
                 return False
             if await self._write(_secret(part.secret, _TLS_TYPE, data), found):
                 return True
-        raise SecretRefusedError(f"Other programs keep changing the Secret {part.secret} all the time. Stop them.")
+        raise SecretRefusedError(f"Other programs keep changing the Secret {part.secret}. Stop these programs.")
 
     async def _read(self, name: str) -> Mapping[str, Any] | None:
         response = await self.client.request("GET", self._path(name))

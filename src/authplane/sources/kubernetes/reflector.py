@@ -151,7 +151,7 @@ class Reflector:
         answer = _decoded(body)
         items, meta = answer.get("items") or [], answer.get("metadata")
         if not isinstance(items, list) or not isinstance(meta, dict):
-            return self.failed("The API server sent no list. Check what answers at its address.", now, draw)
+            return self.failed("The API server sent no list. Check that its address is correct.", now, draw)
         if not self._continue:
             self._begin_list()
         found: list[Change] = []
@@ -176,7 +176,7 @@ class Reflector:
         event = _decoded(line)
         kind, thing = event.get("type"), event.get("object")
         if not isinstance(thing, dict):
-            return self.failed("The API server sent no event of a watch. Check what answers at its address.", now, draw)
+            return self.failed("The API server sent no event of a watch. Check that its address is correct.", now, draw)
         if kind == "ERROR":
             code = thing.get("code")
             return self.refused(code if isinstance(code, int) else 500, thing, now, draw)
@@ -197,7 +197,7 @@ class Reflector:
             return ()  # we ended it
         self._open = False
         if self._phase is _Phase.STREAM or not (self._heard or now - self._opened_at >= _AT_ONCE):
-            return self.failed("The API server ended a watch at once. Check its log.", now, draw)
+            return self.failed("The API server ended a watch immediately. Check its log.", now, draw)
         return ()
 
     def stalled(self) -> Changes:

@@ -295,7 +295,9 @@ async def read_once(client: ApiClient, part: ClusterPart, limit: float = 120.0) 
     if loaded is None:
         troubles = sorted(source.troubles())
         raise ClusterError(
-            troubles[0] if troubles else f"The API server did not send all objects within {limit:g} s. Check its load."
+            troubles[0]
+            if troubles
+            else f"The API server did not send all objects within {limit:g} s. Check its load and the network."
         )
     return loaded
 

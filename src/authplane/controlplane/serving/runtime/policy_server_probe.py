@@ -29,13 +29,14 @@ PAGE: Final = "/policy-server"
 """Where a control plane says which policy server it was given, whatever the documents name."""
 
 REMEDIES: Final[Mapping[Cause, str]] = {
-    Cause.UNREACHABLE: "Start 'authplane authserver policy' at this address, or correct spec.policyServer.",
-    Cause.SERVER_CERTIFICATE: "Set caFile or caSecret of spec.policyServer to the CA of the server's certificate, and"
-    " serverName to a name in that certificate.",
-    Cause.HANDSHAKE: "Set clientSecret, or clientCertFile and clientKeyFile, of spec.policyServer to a certificate of"
-    " a CA in --tls-ca-path of the policy server.",
-    Cause.PROTOCOL: "If the server expects TLS, set caFile or caSecret of spec.policyServer; otherwise correct the"
-    " address.",
+    Cause.UNREACHABLE: "Start 'authplane authserver policy' at this address, or correct"
+    " spec.policyServer of the AuthplaneConfiguration.",
+    Cause.SERVER_CERTIFICATE: "Set caFile or caSecret in spec.policyServer of the AuthplaneConfiguration to the CA of"
+    " the server's certificate, and serverName to a name in that certificate.",
+    Cause.HANDSHAKE: "Set clientSecret, or clientCertFile and clientKeyFile, in spec.policyServer of the"
+    " AuthplaneConfiguration to a certificate of a CA in --tls-ca-path of the policy server.",
+    Cause.PROTOCOL: "If the server expects TLS, set caFile or caSecret in spec.policyServer of the"
+    " AuthplaneConfiguration. Otherwise, correct the address there.",
 }
 """The remedies if the policy server cannot be used."""
 
