@@ -134,6 +134,7 @@ NO_REMEDY: Final[dict[str, str]] = {
     "The policy is evaluated but not enforced.": "nothing is wrong",
     "authplane calls the Service over TLS.": "nothing is wrong",
     "All listeners are valid.": _STATE,
+    "authplane serves the Gateways of this class.": _STATE,
     "The installed CustomResourceDefinitions keep every field": _STATE,
     "A policy protects the Backend.": _STATE,
     "Every connected proxy accepted this resource.": _STATE,
