@@ -131,7 +131,9 @@ KNOWN: Final = {
     "upgrade": Known(
         reason="Envoy lets nobody upgrade a connection unless the route says so, and ours do not",
         statuses=frozenset({403}),
-        concerns=lambda shot: {("upgrade", "websocket"), ("connection", "upgrade")} <= set(shot.headers),
+        concerns=lambda shot: (
+            {("upgrade", "websocket"), ("connection", "upgrade")} <= set(shot.headers) or _repeated("upgrade")(shot)
+        ),
     ),
     "large body": Known(
         reason="what is larger than maxRequestBody is refused before anybody is asked, whoever sends it",
