@@ -119,7 +119,10 @@ def test_lint_warns_of_targets_with_policies_in_shadow_alone_and_looks_into_them
     serve(folder, BACKEND, GATEWAY, SHADOW, f"{edge}\n  mode: Shadow")
     found = invoke("lint", str(folder)).stdout
     assert found.count("ShadowOnly") == 2
-    assert "Only shadow policies name this target (AccessPolicy/default/s), so authplane denies every request." in found
+    assert (
+        "Only policies in shadow mode name this target (AccessPolicy/default/s), so authplane denies every request."
+        in found
+    )
     assert (
         "Only policies in shadow mode target this resource (AccessPolicy/default/g), so none of them"
         " denies a request. Set mode: Enforce in one of them." in found

@@ -70,8 +70,8 @@ def bootstrap(
         Option(
             metavar="DIR",
             help=(
-                "Existing folder. The command writes two files with the paths of the TLS files to it. Envoy then reads"
-                " the TLS files again after their renewal. Default: Envoy reads the TLS files once."
+                "Existing folder, in which the command creates two files that contain the paths of the TLS files. Envoy"
+                " then reads the TLS files again after their renewal. Default: Envoy reads the TLS files once."
             ),
         ),
     ] = "",

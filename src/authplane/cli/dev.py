@@ -44,7 +44,7 @@ _LONGEST_NAME: Final = 64
 _HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 
 IssuerFolderOption: TypeAlias = Annotated[
-    Path, Option("--folder", metavar="DIR", help="Folder of the development issuer, which contains its key.")
+    Path, Option("--folder", metavar="DIR", help="Folder with the key of the development issuer.")
 ]
 FolderOption: TypeAlias = Annotated[
     Path, Option("--folder", metavar="DIR", help="Folder for keys and certificates. authplane creates missing files.")

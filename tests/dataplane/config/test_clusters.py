@@ -137,7 +137,10 @@ def test_a_cluster_says_how_calls_are_spread(fields: dict[str, Any], want: Balan
     [
         (
             {"lb_policy": cluster_pb2.Cluster.RANDOM},
-            ["lb_policy: The policy is not supported. Supported: ROUND_ROBIN, RING_HASH. [BalancingUnsupported]"],
+            [
+                "lb_policy: The load balancing policy is not supported. Supported: ROUND_ROBIN, RING_HASH."
+                " [BalancingUnsupported]"
+            ],
         ),
         (
             {"load_balancing_policy": policies(aggregate_pb.ClusterConfig())},

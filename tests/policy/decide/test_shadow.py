@@ -209,8 +209,8 @@ def test_policies_in_shadow_take_no_room_from_those_that_are_enforced() -> None:
     assert word(verdict) == "allow"
     assert [each.policy for each in verdict.shadows] == [f"AccessPolicy/default/s{each}" for each in range(5)]
     message = (
-        "spec.targetRefs: Backend/default/shop already has 5 shadow policies, which is the maximum, so this policy "
-        "is not evaluated. Remove or merge policies."
+        "spec.targetRefs: Backend/default/shop already has 5 policies in shadow mode, which is the maximum, so this "
+        "policy is not evaluated. Remove or merge policies."
     )
     assert errors(made) == [f"{message} [LimitPerTargetExceeded]"] * 2
 

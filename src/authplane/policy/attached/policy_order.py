@@ -49,7 +49,7 @@ class Stands:
     ) -> Iterator[tuple[Mapping[PolicyTarget, int], int, str]]:
         most = self.options.most_per_target
         if shadow:
-            yield {aim: len(self.shadows.get(aim, ())) for aim in aims}, most, "shadow policies"
+            yield {aim: len(self.shadows.get(aim, ())) for aim in aims}, most, "policies in shadow mode"
             return
         yield self._taken, most, "policies"
         if screen:

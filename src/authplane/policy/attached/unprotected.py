@@ -32,7 +32,9 @@ def unprotected_problems(policies: Policies, routed: Iterable[RequestTarget]) ->
     for ref, ways in () if policies.closed else _open_ways(policies, routed).items():
         shadows = policies.attachments[PolicyTarget(ref)].shadows
         names = ", ".join(str(policy.ref) for policy in shadows)
-        who = f"Only shadow policies name this target ({names})" if shadows else "No policy protects this target"
+        who = (
+            f"Only policies in shadow mode name this target ({names})" if shadows else "No policy protects this target"
+        )
         reason = SHADOW_ONLY if shadows else UNPROTECTED
         yield (
             ref,

@@ -138,7 +138,9 @@ def _content(pem: Pem) -> bytes:
     try:
         return Path(pem.path).read_bytes()
     except OSError as error:
-        raise CredentialsError(f"Cannot read {printable(pem.path)}: {error.strerror}. Make it readable.") from None
+        raise CredentialsError(
+            f"Cannot read {printable(pem.path)}: {error.strerror}. Check the path and the permissions."
+        ) from None
 
 
 def _name(pem: Pem, otherwise: str) -> str:

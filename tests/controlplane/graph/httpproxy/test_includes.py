@@ -294,7 +294,8 @@ def test_an_include_that_cannot_be_placed_withdraws_the_root(includes: str, want
 def lost_to(winner: str, words: str) -> tuple[str, str]:
     """Return what the loser of two routes with one match is told."""
     message = (
-        f"This route gets no requests: {winner}, which comes later, also matches {words!r}. Remove one of the routes."
+        f"This route gets no requests: {winner} has the same conditions ({words}) and comes later, and the last route "
+        "wins. Remove one of the routes."
     )
     return ("DuplicateMatchConditions", message)
 

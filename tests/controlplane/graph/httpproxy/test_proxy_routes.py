@@ -101,7 +101,8 @@ def test_two_routes_with_the_same_conditions_in_another_order_are_the_same() -> 
     one = "{header: {name: X, present: true}}, {header: {name: y, present: true}}"
     two = "{header: {name: Y, present: true}}, {header: {name: x, present: true}}"
     made = routed(f"{{conditions: [{one}], {TO_ECHO}}}", f"{{conditions: [{two}], {TO_ECHO}}}")
-    message = "This route gets no requests: routes[1], which comes later, also matches '/[x present, y present]'. "
+    message = "This route gets no requests: routes[1] has the same conditions (/[x present, y present]) and comes "
+    message += "later, and the last route wins. "
     assert made.warnings("HTTPProxy") == [("DuplicateMatchConditions", f"{message}Remove one of the routes.")]
 
 

@@ -261,7 +261,8 @@ def test_of_two_routes_with_one_match_the_later_one_is_served() -> None:
     answer = "  - directResponsePolicy: {statusCode: 204}\n"
     made = world(proxy=PROXY.replace(ROUTE, ROUTE + answer))
     assert made.problems("HTTPProxy") == []
-    message = "This route gets no requests: routes[1], which comes later, also matches '/'. Remove one of the routes."
+    message = "This route gets no requests: routes[1] has the same conditions (/) and comes later, and the last "
+    message += "route wins. Remove one of the routes."
     assert made.warnings("HTTPProxy") == [("DuplicateMatchConditions", message)]
     [found] = [each for each in made.generation.findings if each.problem.reason == "DuplicateMatchConditions"]
     assert found.problem.path == ("spec", "routes", 0)

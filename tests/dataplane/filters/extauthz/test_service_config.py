@@ -270,7 +270,8 @@ def test_a_token_is_not_sent_in_plain_text(plugin: any_pb2.Any, channel: NamedCh
         (token_pb.AccessTokenCredentials(), "[0].token: This field is required. Add it. [TokenMissing]"),
         (
             token_pb.AccessTokenCredentials(token="a\nb"),
-            "[0].token: The token is not a header value. Use printable ASCII. [TokenInvalid]",
+            "[0].token: The token contains characters that are not valid in a header. Use printable ASCII."
+            " [TokenInvalid]",
         ),
     ],
 )

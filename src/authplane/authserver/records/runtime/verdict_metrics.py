@@ -96,7 +96,7 @@ class AccessMetrics(Collector):
     def _of_shadows(self) -> Metric:
         shadows = CounterMetricFamily(
             "authplane_shadow_decisions",
-            "Outcomes of shadow policies, by the decision of the enforced policies.",
+            "Outcomes of policies in shadow mode, by the decision of the enforced policies.",
             labels=("backend", "policy", "outcome", "decision"),
         )
         for (policy, would, decision), count in sorted(self._counts.shadows.items()):

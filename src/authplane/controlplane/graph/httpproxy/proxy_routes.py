@@ -218,8 +218,8 @@ def _report_duplicate(winner: str, index: int, loser: BuiltRoute, problems: Prob
         words = match_words(loser.route.match)
         problems.warn(
             "DuplicateMatchConditions",
-            f"This route gets no requests: {winner}, which comes later, also matches {words!r}. Remove one of the "
-            "routes.",
+            f"This route gets no requests: {winner} has the same conditions ({words}) and comes later, and the last "
+            "route wins. Remove one of the routes.",
         )
 
 

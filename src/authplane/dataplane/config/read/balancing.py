@@ -49,7 +49,10 @@ def parse_balancing(message: cluster_pb2.Cluster, problems: Problems) -> Balanci
             return Balancing.RING_HASH
         case _:
             with problems.at("lb_policy"):
-                problems.add("BalancingUnsupported", "The policy is not supported. Supported: ROUND_ROBIN, RING_HASH.")
+                problems.add(
+                    "BalancingUnsupported",
+                    "The load balancing policy is not supported. Supported: ROUND_ROBIN, RING_HASH.",
+                )
             return Balancing.ROUND_ROBIN
 
 

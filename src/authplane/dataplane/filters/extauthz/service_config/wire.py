@@ -283,5 +283,7 @@ def _checked_token(token: str, problems: Problems) -> AccessToken:
     if not token:
         problems.add("TokenMissing", "This field is required. Add it.")
     elif value_fault("authorization", token):
-        problems.add("TokenInvalid", "The token is not a header value. Use printable ASCII.")
+        problems.add(
+            "TokenInvalid", "The token contains characters that are not valid in a header. Use printable ASCII."
+        )
     return AccessToken(Secret(token))
