@@ -156,7 +156,9 @@ def _read_token(path: str, before: Secret[str] | None) -> Secret[str]:
         if before is not None:
             return before
         why = error.strerror if isinstance(error, OSError) else "it is not a token"
-        raise CredentialsError(f"Cannot read the token in {printable(path)}: {why}. Make it readable.") from None
+        raise CredentialsError(
+            f"Cannot read the token in {printable(path)}: {why}. Check the path and the permissions."
+        ) from None
     if text and text.isprintable():
         return Secret(text)
     if before is not None:

@@ -258,7 +258,7 @@ def _document(file: Path, *, alone: bool) -> Mapping[str, Any] | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise CredentialsError(f"Cannot read {file}: {why}. Make it readable.") from None
+        raise CredentialsError(f"Cannot read {file}: {why}. Check the path and the permissions.") from None
     parsed = parse_nodes(text)
     for problem, line, _ in parsed.spots:
         raise CredentialsError(f"{file}:{line}: {problem.message}")
