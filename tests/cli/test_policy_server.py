@@ -210,7 +210,7 @@ async def test_a_target_that_does_not_exist_is_a_warning(folder: Path) -> None:
     ("options", "words"),
     [
         (("missing-folder",), "Cannot read missing-folder"),
-        ((".", "--target", "Service/a/b"), "Use Backend/<namespace>/<name>"),
+        ((".", "--target", "Service/a/b"), "Use --target Backend/NAMESPACE/NAME"),
         ((".", "--http-address", "0.0.0.0:0"), "without client certificates"),
     ],
 )
