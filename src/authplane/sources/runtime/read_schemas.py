@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -14,9 +14,8 @@ from authplane.sources.kubernetes.installed_kinds import InstalledKind, group_ve
 
 log: Final = structlog.stdlib.get_logger()
 
-_AGAIN: Final = 600.0
-"""Seconds until the schemas are read again: somebody may have installed newer ones."""
-_AFTER_A_FAULT: Final = 30.0
+_AGAIN: Final = 20.0
+"""Seconds until the index of the schemas is read again: somebody may have installed newer ones."""
 
 
 class SchemasUnreadableError(ApiError):
@@ -25,25 +24,31 @@ class SchemasUnreadableError(ApiError):
 
 async def read_installed_kinds(client: ApiClient) -> tuple[InstalledKind, ...]:
     """Return the kinds of a cluster, with the fields that it drops; raises `ApiError`."""
-    index = await _read(client, "/openapi/v3")
-    published = {(group, version): await _read(client, path) for group, version, path in group_versions(index)}
-    return installed_kinds(published)
+    return await _read_kinds(client, await _read(client, "/openapi/v3"))
 
 
 async def follow_installed_kinds(client: ApiClient, tell: Callable[[tuple[InstalledKind, ...]], None]) -> None:
     """Tell which kinds the cluster has, now and after each change, for ever."""
     known: tuple[InstalledKind, ...] = ()
+    seen: Mapping[str, Any] = {}
     while True:
         try:
-            found = await read_installed_kinds(client)
+            # The index has a hash of each schema; an API server publishes a schema some time after it serves the kind.
+            index = await _read(client, "/openapi/v3")
+            if index != seen:
+                found = await _read_kinds(client, index)
+                seen = index
+                if found != known:
+                    known = found
+                    tell(found)
         except ApiError as error:
             log.warning("cannot read the schemas of the cluster; trying again", why=str(error))
-            await asyncio.sleep(_AFTER_A_FAULT)
-            continue
-        if found != known:
-            known = found
-            tell(found)
         await asyncio.sleep(_AGAIN)
+
+
+async def _read_kinds(client: ApiClient, index: Mapping[str, Any]) -> tuple[InstalledKind, ...]:
+    published = {(group, version): await _read(client, path) for group, version, path in group_versions(index)}
+    return installed_kinds(published)
 
 
 async def _read(client: ApiClient, path: str) -> dict[str, Any]:
