@@ -5,9 +5,8 @@ server is away, what was known last stays in force.
 """
 
 import asyncio
-import gc
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, urlsplit
@@ -23,6 +22,7 @@ from authplane.runtime.background import beside
 from authplane.runtime.child_processes import owned_tasks, place_of
 from authplane.runtime.kubernetes.api_client import ApiClient
 from authplane.runtime.run_until_stopped import first_of
+from authplane.runtime.without_collection import without_collection
 from authplane.sources.document_versions import Library
 from authplane.sources.kubernetes.api_kinds import SELECTED, UNUSABLE_SECRETS, ApiKind, api_kinds
 from authplane.sources.kubernetes.cluster_objects import SHELVED, ClusterObjects
@@ -131,7 +131,7 @@ class ClusterSource:
         async with owned_tasks() as tasks:
             running = [tasks.create_task(self._follow(each)) for each in self._reflectors]
             try:
-                with _without_collection():
+                with without_collection():
                     await self._first_lists(progress)
                 self._begun = True
                 self._settle()
@@ -314,15 +314,3 @@ def root_of(server: str, part: ClusterPart) -> Path:
 
 def _earliest(*times: float | None) -> float | None:
     return min((each for each in times if each is not None), default=None)
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Hold the garbage collector: it would walk the growing library again and again and find nothing."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -4,18 +4,17 @@ Links that lead out of the folder are not followed, files that are not regular a
 unreadable file is a finding, not an exception. The one exception is `FolderError`: there is no folder.
 """
 
-import gc
 import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from authplane.resources.file_documents import Source
 from authplane.runtime.background import beside
+from authplane.runtime.without_collection import without_collection
 from authplane.sources.document_versions import Library
 from authplane.sources.required_targets import RequiredTargets
 from authplane.sources.runtime.last_good_store import Gone, LastGood, State
@@ -105,7 +104,7 @@ class Folder:
         if found is not None:
             changed = self._take(found, started, _silence, unfinished)
         else:
-            with _without_collection():
+            with without_collection():
                 changed = False
                 for _ in range(_TRIES):
                     different, steady = self._scan_all(started, progress or _silence, unfinished)
@@ -342,15 +341,3 @@ def _content(path: str, largest: int) -> bytes:
         return b"".join(pieces)
     finally:
         os.close(opened)
-
-
-@contextmanager
-def _without_collection() -> Generator[None]:
-    """Hold the garbage collector: it would walk the growing library again and again and find nothing."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
