@@ -43,7 +43,7 @@ FAULTS: Final = {
     b"if front[name] then return nil end": b"",
     b"code < 32": b"code < 9",
     b"(first == 237 and second > 159)": b"false",
-    b"    arguments = {}\n  end": b"  end",
+    b"    arguments = wanted and {}\n  end": b"  end",
     b"if is_wanted_lookalike(name) then return nil end": b"",
 }
 
