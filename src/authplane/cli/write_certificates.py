@@ -22,7 +22,7 @@ _PART: Final = re.compile(
 
 def certificates(
     parts: Annotated[
-        list[str], Argument(metavar="SECRET=NAME...", help="Secret of each part, and the DNS name in its certificate.")
+        list[str], Argument(metavar="SECRET=NAME...", help="Secret to create, and the DNS name in its certificate.")
     ],
     ca: Annotated[str, Option(help="Secret with the CA. authplane creates it if it is missing.")] = "authplane-ca",
     namespace: Annotated[

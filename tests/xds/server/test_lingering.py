@@ -8,7 +8,7 @@ from envoy.config.core.v3.extension_pb2 import TypedExtensionConfig
 from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2 as pb
 
 from authplane.controlplane.render.native.native_enforcement import Provider
-from authplane.controlplane.render.native.token_filter import render_tokens
+from authplane.controlplane.render.native.token_filter import claims_only, render_tokens
 from authplane.xds.server.delta import DeltaSession
 from authplane.xds.server.lingering.lingering_state import LINGER
 from authplane.xds.server.lingering.wire import join_extension
@@ -34,7 +34,11 @@ def seen(body: bytes) -> dict[str, dict[str, str]]:
     config = pb.JwtAuthentication()
     assert TypedExtensionConfig.FromString(body).typed_config.Unpack(config)
     named = {name: each.requires_any.requirements[0].provider_name for name, each in config.requirement_map.items()}
-    return {"wanted": named, "keys": {url: each.local_jwks.inline_string for url, each in config.providers.items()}}
+    keys = {url: each.local_jwks.inline_string for url, each in config.providers.items()}
+    for name, url in BOTH.items():  # each requirement and each issuer is there twice
+        assert named.pop(claims_only(name), None) == (claims_only(url) if name in named else None)
+        assert keys.pop(claims_only(url), None) == keys.get(url)
+    return {"wanted": named, "keys": keys}
 
 
 def test_what_is_gone_is_kept_and_what_is_there_is_new() -> None:

@@ -35,8 +35,8 @@ _EVERYWHERE: Final = (
     Variable(
         name=HEADERS,
         kind=Kind.TEXTS,
-        about="Headers by name, in any case. Several values of one header are joined by a comma; "
-        "those of a `-bin` header are base64.",
+        about="Headers by name; a literal name is case-insensitive. Several values of one header are joined by a comma;"
+        " those of a `-bin` header are base64.",
     ),
     Variable(name="request.referer", kind=Kind.STRING, about="The header `referer`; empty if it is missing."),
     Variable(name="request.useragent", kind=Kind.STRING, about="The header `user-agent`; empty if it is missing."),

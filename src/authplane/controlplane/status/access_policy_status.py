@@ -121,7 +121,7 @@ def _resolved(at: Standing, standing: PolicyStanding, without_keys: Mapping[str,
     if missing:
         message = (
             f"The control plane has no keys of {'; '.join(missing)}. It retries automatically. "
-            "Check that the control plane can connect to the issuer."
+            "Check that the control plane can connect to each issuer, and that each issuer serves valid keys."
         )
         return _condition("ResolvedRefs", False, "IssuerUnreachable", message)
     return _condition("ResolvedRefs", True, "ResolvedRefs", "All references of the policy are resolved.")

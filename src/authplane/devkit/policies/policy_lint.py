@@ -190,7 +190,7 @@ def _setting_remarks(enforced: Enforced) -> Iterator[_Remark]:
         if configuration is not None and issuer.allow_private_network:
             ref = Ref("AuthplaneConfiguration", configuration.metadata.namespace, configuration.metadata.name)
             said = (
-                f"The host of issuer {issuer.url} may resolve to a private address. An attacker who controls"
-                " the DNS records of this host can supply keys. Remove allowPrivateNetwork in production."
+                f"allowPrivateNetwork lets authplane fetch keys of issuer {issuer.url} from private addresses. An"
+                " attacker who controls the DNS records of the issuer can supply keys. Remove this field in production."
             )
             yield _Remark(ref, ("spec", "issuers", index, "allowPrivateNetwork"), "PrivateIssuer", said)

@@ -51,8 +51,8 @@ def apply_folder(staged: Path, folder: Path) -> Applied:
             _tidy(folder, made)
     except (OSError, FolderError) as error:
         raise ApplyError(
-            f"Cannot apply {staged} to {folder}: {_why(error)}. Check that both folders exist and that "
-            "you can write to them."
+            f"Cannot apply {staged} to {folder}: {_why(error).rstrip('.')}. Check that you can read {staged} and write"
+            f" to {folder}."
         ) from error
     return applied
 

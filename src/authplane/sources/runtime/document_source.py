@@ -1,16 +1,13 @@
 """Where documents come from: a folder or a cluster."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from authplane.sources.document_versions import Library
-from authplane.sources.runtime.read_folder import Folder
+from authplane.sources.runtime.read_folder import Folder, Progress
 from authplane.sources.runtime.watch import rebuilds
-
-Progress: TypeAlias = Callable[[int, int], None]
-"""Takes how many documents are read, and how many there are."""
 
 
 class DocumentSource(Protocol):

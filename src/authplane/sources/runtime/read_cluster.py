@@ -32,10 +32,9 @@ from authplane.sources.kubernetes.object_documents import object_source
 from authplane.sources.kubernetes.recent_changes import RecentChanges
 from authplane.sources.kubernetes.reflector import Changes, Reflector, Scope
 from authplane.sources.kubernetes.reflector_steps import Absent, Forbidden, Pending, Put, Standing
-from authplane.sources.runtime.document_source import Progress
 from authplane.sources.runtime.follow_kind import follow_kind
 from authplane.sources.runtime.last_good_store import Gone, LastGood, State
-from authplane.sources.runtime.read_folder import LOOSEN_AFTER
+from authplane.sources.runtime.read_folder import LOOSEN_AFTER, Progress
 
 _log: Final = structlog.stdlib.get_logger()
 

@@ -214,5 +214,5 @@ def require_protection(address: Address, tls: Tls | None) -> None:
     if not local and (tls is None or tls.client_ca is None):
         raise AddressUnprotectedError(
             f"Refusing to listen on {address} without client certificates. "
-            "Use a loopback address, or set a certificate, its key and a CA for client certificates."
+            "Use a loopback address, or set --tls-cert-path, --tls-key-path and --tls-ca-path."
         )

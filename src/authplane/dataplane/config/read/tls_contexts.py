@@ -101,7 +101,7 @@ def _check_server_flags(context: pb.DownstreamTlsContext, roots: Roots | None, p
             problems.add("Unsupported", "The field is not supported. Remove it.")
     if context.ocsp_staple_policy != pb.DownstreamTlsContext.LENIENT_STAPLING:
         with problems.at("ocsp_staple_policy"):
-            problems.add("Unsupported", "The policy for OCSP staples is not supported. Supported: LENIENT_STAPLING.")
+            problems.add("Unsupported", "This OCSP staple policy is not supported. Supported: LENIENT_STAPLING.")
 
 
 def _parse_identity(message: pb.CommonTlsContext, scope: Scope, problems: Problems) -> Provider | None:
