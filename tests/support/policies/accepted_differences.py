@@ -94,7 +94,8 @@ ACCEPTED_DIFFERENCES: Final = (
     AcceptedDifference(
         key="bearer-form",
         what="a token after the word bearer in lower case, or after two spaces",
-        why="the jwt_authn filter finds no token after lower-case bearer, and accepts more than spaces before a token",
+        why="the jwt_authn filter finds no token after lower-case bearer; it also accepts other characters before a"
+        " token, so native rules require exactly one space",
         effect=Effect.STRICTER,
     ),
     AcceptedDifference(
@@ -105,7 +106,7 @@ ACCEPTED_DIFFERENCES: Final = (
     ),
     AcceptedDifference(
         key="large-headers",
-        what="headers of more than 32 KiB, to any target of a listener that has native rules",
+        what="a request with headers of more than 32 KiB, to any target of a listener that has native rules",
         why="Envoy rejects the request with 431 before it evaluates a policy",
         effect=Effect.STRICTER,
     ),
