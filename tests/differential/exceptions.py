@@ -147,7 +147,7 @@ KNOWN: Final = {
     ),
     "same header twice": Known(
         reason="Envoy shows a header that is there twice with the same value as 'red,red', which is not 'red'",
-        statuses=frozenset({200, 400, 401, 403, 415}),
+        statuses=frozenset({200, 400, 401, 403, 406, 415}),
         concerns=_repeated("x-team"),
     ),
     "joined headers": Known(

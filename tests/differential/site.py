@@ -228,7 +228,8 @@ def text_of(documents: list[Json]) -> str:
 def _tidied(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """Leave out what Envoy drops as it reads a request: what is for it alone, and an offer to go on with HTTP/2.
 
-    It writes one header anew for authorization services.
+    It writes one header anew for authorization services. Of several content types it drops those without a value: the
+    server behind gets the others only.
     """
     gone = {"transfer-encoding", "x-envoy-auth-partial-body"}
     connection = ",".join(value.lower() for name, value in headers if name == "connection")
@@ -238,7 +239,9 @@ def _tidied(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]
         gone |= {"upgrade", "http2-settings", "connection"}
     if "x-team" in connection:
         gone |= {"x-team", "connection"}
-    return tuple(pair for pair in headers if pair[0].lower() not in gone)
+    left = tuple(pair for pair in headers if pair[0].lower() not in gone)
+    filled = any(name.lower() == "content-type" and value for name, value in left)
+    return tuple(pair for pair in left if not (filled and pair[0].lower() == "content-type" and not pair[1]))
 
 
 def _framing(sent: Sent) -> tuple[tuple[str, str], ...]:

@@ -65,6 +65,10 @@ ARGUMENTS: Final = {
     "an argument with a capital": ({"To": "mallory", "to": "alice"}, False),
     "another argument twice": ({"to": "alice", "cc": "x", "CC": "y"}, True),
 }
+CONTENT_TYPES: Final = {
+    "a content type after an empty one, which Envoy drops": ("", True),
+    "a content type twice": ("application/json", False),
+}
 CALLED_OUT: Final = {"a long id", "a large id", "no id", "agent at 2"}
 """What is allowed by the policy server; all others that are allowed, Envoy allows alone."""
 TOKENS: Final = {
@@ -108,6 +112,9 @@ def cases() -> dict[str, tuple[Case, bool]]:
     for bodies, allowed in ((ALLOWED, True), (DENIED, False)):
         for name, body in bodies.items():
             found[name] = (Case(place=0, sent=Sent(headers=HEADERS, body=body, certificate="agent")), allowed)
+    for name, (kind, allowed) in CONTENT_TYPES.items():
+        sent = Sent(headers=(("content-type", kind), *HEADERS), body=call(), certificate="agent")
+        found[name] = (Case(place=0, sent=sent), allowed)
     for place, certificate, allowed in ((1, "domain", False), (2, "domain", False), (2, "agent", True)):
         sent = Sent(headers=HEADERS, body=call(), certificate=certificate)
         found[f"{certificate} at {place}"] = (Case(place=place, sent=sent), allowed)
